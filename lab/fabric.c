@@ -21,7 +21,7 @@ static struct in_addr node_addr(const struct hw_lab_spec *spec, unsigned node, u
     return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node + 1 : node + 1);
 }
 
-/* Returns the router's address on the port of that node's NIC. */
+/* Returns the router's address on the port of a node's NIC. */
 static struct in_addr gateway_addr(const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     return make_addr(18, nic, spec->fabric == HW_LAB_ROUTED ? 2 * node : 254);

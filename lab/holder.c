@@ -5,8 +5,8 @@
  * of the same user that connects to the abstract socket "hawser-lab/<uid>/<lab>". The kernel removes the socket's name
  * when the process exits, and the namespaces when the last process in them exits, so no file can become stale.
  *
- * The name is also the lock of `up` and `down`, including root's labs. If it is bound but nobody listens, one of them
- * is in progress.
+ * The name is also the lock of `up` and `down`, for root's labs too. If the name is bound but nobody listens, `up` or
+ * `down` is in progress.
  */
 #include "lab/lab_int.h"
 #include "sys/pass.h"
@@ -227,7 +227,7 @@ int holder_verdict_read(int fd, const char *what)
 
 static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int report)
 {
-    /* The process survives the one that started it. */
+    /* This process outlives the process that started it. */
     struct holder_verdict v = {0};
     struct lab l;
     int fd[] = {lock, report};

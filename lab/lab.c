@@ -11,7 +11,7 @@
 
 #define PREFIX    "hawser-"
 #define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* links of a node, with some space for links that users add */
-#define WAIT_MS   15000 /* ms that `down` waits for another `up` or `down` to end; more than the largest lab takes */
+#define WAIT_MS   15000 /* ms that `down` waits for another `up` or `down` to end; enough to create the largest lab */
 
 void lab_init(struct lab *l)
 {
@@ -316,7 +316,8 @@ static int remove_root_lab(const char *name, const struct kept *which)
     return rc < 0 ? rc : remove_kept(name, which);
 }
 
-/* If a lab's process was killed, its programs may still run, and keep its namespaces. */
+/* Ends the programs of a lab whose own process was killed: they may still run and keep the lab's namespaces. Fails if
+ * the caller is one of these programs. */
 static int kill_marked_programs(const char *name)
 {
     char mark[64];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node lab: a cluster on one machine. Nodes are network namespaces named a, b, c, ..., z, aa, ab, ... with n veth
- * NICs each, by default eth0 to eth<n-1>. The NICs with the same number are a rail. The fabric defines how the NICs are
- * connected: see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. A simple lab with
- * two nodes has no switch, and a rail is one veth pair (see lab_has_switch()). All NIC addresses are in 198.18.0.0/15
- * (RFC 2544's range for benchmarks, which the Internet does not route).
+ * The node lab: a cluster on one machine. Each node is a network namespace with veth NICs, by default eth0, eth1 and so
+ * on. The nodes are named a to z, then aa, ab and so on. The NICs with the same number are a rail. The fabric defines
+ * how the NICs are connected: see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. A
+ * simple lab with two nodes has no switch, and a rail is one veth pair (see lab_has_switch()). All NIC addresses are in
+ * 198.18.0.0/15 (RFC 2544's range for benchmarks, which the Internet does not route).
  *
- * Nothing is stored on disk. If the caller is privileged (see hw_netns_privileged()), the namespaces are
- * kept like those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the
- * caller ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the
- * same user sees such a lab. A name in the abstract socket namespace is the lock for both kinds, and the way to find
- * labs of the second kind.
+ * Nothing is stored on disk. If the caller is privileged (see hw_netns_privileged()), the namespaces are kept like
+ * those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the caller
+ * ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the same
+ * user sees such a lab. The name of an abstract socket is the lock for labs of both kinds, and the means of finding the
+ * labs of unprivileged callers.
  */
 #ifndef HW_LAB_H
 #define HW_LAB_H
@@ -66,12 +66,12 @@ int hw_lab_down(const char *name);
 /* Starts argv (searched for in PATH) in a node, with the node's /sys if that can be mounted. stdout_fd is the command's
  * stdout, or -1 for the caller's. Stdin and stderr are the caller's, the signal mask is empty, and file descriptors
  * without O_CLOEXEC are inherited. *pid is the PID of the command itself, which is a child of the caller. Fails with
- * -ENOENT if there is no such node or command. */
+ * -ENOENT if there is no such lab, node or command. */
 int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid);
 
 /* Replaces the calling process, which must have a single thread, with argv in a node. Returns only on errors.
- * *cannot_run is true if the command and not the lab failed. warn, unless it is NULL, receives nonfatal faults before
- * the command starts. */
+ * *cannot_run is true if the command and not the lab failed. Calls warn, unless it is NULL, for each nonfatal fault
+ * before the command starts. */
 int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
                 bool *cannot_run);
 
@@ -128,8 +128,8 @@ struct hw_lab_info {
 /* Reads the current state of a lab from the kernel. The struct has about 150 KB, so allocate it on the heap. Fails with
  * -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
-/* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
- * which may exceed cap. */
+/* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs, or
+ * any number above cap if there are more than cap. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

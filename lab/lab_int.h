@@ -79,7 +79,7 @@ int holder_verdict_read(int fd, const char *what);
 /* Starts the process that builds and keeps a lab, and passes lock to that process. Returns 0 once the lab is up, or
  * -errno. */
 int holder_start(const struct hw_lab_spec *spec, int lock);
-/* Gets a lab from its process. Fails with -ENOENT if there is none. */
+/* Opens a lab with the descriptors that its process sends. Fails with -ENOENT if no such process listens. */
 int holder_open(const char *name, struct lab *l);
 /* Ends a lab's process and waits for its exit. Fails with -ENOENT if there is none, with -EAGAIN if an up or down is in
  * progress, or with another -errno. */

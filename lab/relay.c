@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Delay and loss for kernels without netem. A process in the lab's switch carries packets between two links, the veth
- * end of a node's NIC ("a0n") and that of its port ("a0r"), with a packet socket on each. Packets from the node pass at
- * once. Packets to the node wait for the rail's delay or are lost, so a packet from node to node is delayed only once.
- * All packets of a rail wait equally long, so each rail has one queue, ordered by arrival.
+ * peer of a node's NIC ("a0n") and the veth peer of its port ("a0r"), with a packet socket on each. Packets from the
+ * node pass at once. Packets to the node wait for the rail's delay or are lost, so a packet from node to node is
+ * delayed only once. All packets of a rail wait equally long, so each rail has one queue, ordered by arrival.
  *
  * Packets carry a virtio_net_hdr (PACKET_VNET_HDR), which preserves offloaded segmentation and checksums. The process
  * exits when all its links are gone; links disappear with their nodes.
@@ -168,9 +168,9 @@ static void put_word(uint8_t *at, uint32_t v)
 }
 
 /*
- * Loses a random number of the segments that a large packet would be on the wire, and cuts them from the packet's end.
- * A packet that is not a segmented IPv4 TCP packet, or that has FIN, is lost or sent as a whole. Returns the remaining
- * length, or 0 if nothing remains.
+ * Loses a random number of the segments into which a large packet would be split on the wire, and cuts as many from the
+ * packet's end. A packet that is not a segmented IPv4 TCP packet, or that has FIN, is lost or sent as a whole. Returns
+ * the remaining length, or 0 if nothing remains.
  */
 static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
 {
@@ -198,7 +198,7 @@ static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
     put_word(ip + 2, (uint32_t)datagram);
     put_word(ip + 10, 0);
     put_word(ip + 10, ~(uint32_t)fold_sum(add_words(ip, 20)));
-    /* the partial sum over the pseudo header (RFC 9293, 3.1), with protocol 6, which the NIC completes */
+    /* the partial checksum over the pseudo header (RFC 9293, 3.1) with protocol 6; the NIC completes the checksum */
     put_word(tcp + 16, fold_sum(add_words(ip + 12, 8) + 6 + (uint32_t)datagram - 20));
     return len;
 }

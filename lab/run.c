@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Opens the two namespaces that a program in a node needs. mark receives the name of the node's namespace,
- * hawser-<lab>-<node>. */
+/* Opens the user namespace (-1 for the caller's own) and the network namespace of a node. mark receives the name of the
+ * node's namespace, hawser-<lab>-<node>. */
 static int open_spaces(const char *name, const char *node, int *user, int *net, char mark[64])
 {
     struct lab l;
@@ -54,7 +54,7 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     return hw_fail(-errno, "running %s: %s", argv[0], strerror(errno));
 }
 
-/* The error of a child that could not execute the command. On success the pipe closes without an error. */
+/* What a child that could not execute the command writes to its pipe. On success the pipe closes without data. */
 struct failure {
     int rc;
     /* a constant of this program, which has the same address in the parent; NULL if the command itself failed */

@@ -25,8 +25,8 @@ int child_ends(int type, int at, const char *who, int talk[2], int err[2])
 
 void child_take_ends(int talk, int at, int err)
 {
-    /* dup2() of a descriptor to itself would not clear FD_CLOEXEC */
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    /* dup2() of a descriptor to itself would not clear FD_CLOEXEC */
     if (talk == at ? fcntl(talk, F_SETFD, 0) < 0 : dup2(talk, at) < 0)
         _exit(127);
     if (in < 0 || dup2(in, 0) < 0 || dup2(err, 1) < 0 || dup2(err, 2) < 0)

@@ -48,7 +48,7 @@ int tool_interrupted(const char *cmd, const char *fmt, ...) HW_PRINTF(2, 3);
  * device with rename(2). */
 int tool_check_replace(const char *path);
 
-/* Appends a hint that says what to do to the text of hw_error(). Returns rc. */
+/* Appends a hint for the user to the text of hw_error(). Returns rc. */
 int tool_hint(int rc, const char *hint);
 
 /* Reports that a command failed with rc, and returns its exit code. Calls tool_interrupted() for -EINTR after a signal,

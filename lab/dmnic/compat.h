@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Lets one source build for Linux 6.12 to 7.x by hiding what the kernel renamed or added in between. Built and run on
- * 6.12 and 7.3. The conditions for the versions in between follow the kernel's history. */
+/* Lets one source build for Linux 6.12 to 7.x by hiding what the kernel renamed or added in between. The driver was
+ * built and run on 6.12 and 7.3. The conditions for the versions in between follow the kernel's history. */
 #ifndef DMNIC_COMPAT_H
 #define DMNIC_COMPAT_H
 
@@ -41,7 +41,7 @@
 #endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
-#define DMNIC_RX_RING_COUNT 1 /* has ethtool_ops.get_rx_ring_count; before, ETHTOOL_GRXRINGS through get_rxnfc */
+#define DMNIC_RX_RING_COUNT 1 /* ethtool_ops.get_rx_ring_count replaces ETHTOOL_GRXRINGS in get_rxnfc */
 #endif
 
 /* Operations that need rtnl in addition to the netdev's own lock, because they call netdev_update_features(). */

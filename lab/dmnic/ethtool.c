@@ -66,7 +66,8 @@ static void get_ringparam(struct net_device *ndev, struct ethtool_ringparam *rin
 #endif
 }
 
-/* Returns the previous configuration. 6.12 stores only what was reported. */
+/* Returns the previous configuration. Kernels before 6.14 do not store the configuration, so what the driver reports
+ * replaces it. */
 static u8 configured(struct dmnic *nic)
 {
 #ifdef DMNIC_HDS_THRESH

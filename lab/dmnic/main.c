@@ -109,7 +109,7 @@ static void queue_stop(struct dmnic_queue *q)
     dmnic_napi_disable(&q->napi);
 }
 
-/* Starts a queue. It is polled at once, because packets that arrived in the meantime may be on the ring. */
+/* Starts a queue. It is polled at once, because packets that arrived while it was stopped may be on the ring. */
 static void queue_start(struct dmnic_queue *q)
 {
     dmnic_napi_enable(&q->napi);

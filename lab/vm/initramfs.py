@@ -15,7 +15,7 @@ class VmError(Exception):
     """An error with a message for the user."""
 
 
-# Links as in Debian since 12, and from sbin to bin. A file below a link is stored at the link's target.
+# Links as in Debian 12 and later, and from sbin to bin. A file below a link is stored at the link's target.
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/sbin": "usr/bin"}
 
 
@@ -75,7 +75,7 @@ class Archive:
                 raise VmError(f"{src} needs {name}, which was not found")
             if arrow:
                 lib, dst = path.split(" (")[0], f"{LIBDIR}/{name}"
-            elif name.startswith("/"):  # the loader, with the path in the program
+            elif name.startswith("/"):  # the loader, by the path that the program specifies
                 lib = dst = name.split(" (")[0]
             else:
                 continue  # the vdso, or "statically linked"

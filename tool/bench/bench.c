@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #define RAW_BYTES (256ull << 20) /* with --compare-raw, operations are added to a round up to this many bytes */
-#define RAW_ITERS 20000          /* maximum operations that RAW_BYTES gives a round */
+#define RAW_ITERS 20000          /* maximum number of operations to which RAW_BYTES extends a round */
 
 FILE *bench_table(const struct bench *b)
 {

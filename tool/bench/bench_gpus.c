@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --gpus and --bidir: runs a worker for each pair of GPUs and direction, as threads of this process or as
+/* bench --gpus and --bidir: runs a worker for each pair of GPUs and each direction, as threads of this process or as
  * child processes, and prints their results in one table. */
 #include "tool/bench/bench.h"
 
@@ -285,7 +285,7 @@ struct gpu_table {
     struct crew *c;
     struct thread *thread;
     struct bench_child *child;
-    bool indirect; /* data of a GPU took another path than --require-direct allows */
+    bool indirect; /* data of a GPU took a path that --require-direct does not allow */
     int rc;
 };
 
@@ -312,7 +312,7 @@ static void print_verdicts(struct gpu_table *t, size_t size, bool last)
     fflush(out);
 }
 
-/* Returns the name without "GPU " if the full name would not fit the column. */
+/* Returns the name, without a leading "GPU " if the name would not fit in the column. */
 static const char *get_row_name(const char *name)
 {
     return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;

@@ -44,15 +44,17 @@ void demo_end(pid_t *pid, int sig);
 /* Transfers a KV cache between the lab's two nodes with the program d->kv_push, if set. Returns 0 or -errno, which is
  * -EIO if the program failed. */
 int demo_push_kv(struct demo *d);
-/* Creates a lab of eight nodes, one of them with a slow NIC, and runs mesh there. Leaves the lab up, and
- * sets d->up. Returns 0 or -errno, which is -EIO unless mesh exited with TOOL_FAILED, as after a finding. */
+/* Creates a lab of eight nodes, one of them with a slow NIC, and runs mesh there. Leaves the lab up, and sets d->up.
+ * Returns 0 if mesh exited with TOOL_FAILED, as it does after a finding. Fails with -EIO after another exit status, or
+ * with another -errno. */
 int demo_run_mesh(struct demo *d);
 /* Print what the KV cache transfer and mesh have shown. Return 0, or -errno if a result is missing or is not
  * as expected. */
 int demo_check_kv(struct demo *d);
 int demo_check_mesh(struct demo *d);
 
-/* Prints what the benchmarks and the drill have shown. Returns -EIO if the result is not as expected. */
+/* Prints what the benchmarks and the drill have shown. Returns 0, or -EIO if a result is missing or is not as
+ * expected. */
 int demo_check(struct demo *d);
 /* Adds a sentence to the report, and prints the sentence in lines of at most 78 columns. */
 __attribute__((format(printf, 2, 3))) void demo_prove(struct demo *d, const char *fmt, ...);

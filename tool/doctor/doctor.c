@@ -2,7 +2,7 @@
 /* The table of checks, and the code that runs them. */
 #include "tool/doctor/doctor.h"
 
-/* A check is one row of this table and one function, which reports the results. The last text says why the
+/* A check is one row of this table and one function, which reports the results. The last text of a row says why the
  * check matters, in a sentence for readers who do not know the subject. */
 const struct dr_check dr_checks[] = {
     {"kernel.version", DR_KERNEL, "kernel version",

@@ -47,8 +47,8 @@ void dr_nic_split(struct dr_report *d)
     dr_each_nic(d, split_of);
 }
 
-/* With gve, a packet larger than one buffer is split into several fragments, and none of them fills a page
- * (gve_set_rx_buf_len_config(), gve_main.c:2111). */
+/* Checks rx-buf-len. gve splits a packet larger than one buffer into several fragments, and none of them fills a page
+ * if the buffers are smaller than a page (gve_set_rx_buf_len_config(), gve_main.c:2111). */
 static void buffers_of(struct dr_report *d, const struct dr_nic *n)
 {
     uint64_t mtu;

@@ -141,7 +141,7 @@ void dr_nic_mtu(struct dr_report *d)
 static const struct {
     const char *driver;
     bool rx, tx;
-    unsigned sure; /* first kernel version in which the driver is known to support devmem; 6.12 cannot send */
+    unsigned sure; /* first kernel version in which the driver is known to support devmem */
 } devmem_drivers[] = {{"gve", true, true, 7003},   {"bnxt_en", true, true, 7003}, {"mlx5_core", true, true, 7003},
                       {"fbnic", true, true, 7003}, {"netkit", true, true, 7003},  {"bnge", true, false, 7003},
                       {"dmnic", true, true, 6012}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads this machine for the checks. linux/ethtool.h, linux/ethtool_netlink.h and
+ * Collects the data about this machine that the checks use. linux/ethtool.h, linux/ethtool_netlink.h and
  * Documentation/networking/ethtool-netlink.rst describe the ioctl and netlink interfaces. Nothing in this file needs
  * privilege or changes anything.
  */
@@ -47,7 +47,7 @@ static void probe_queues(int fd, struct dr_nic *n)
     struct ethtool_channels c = {.cmd = ETHTOOL_GCHANNELS};
     int rc = ethstat_ask(fd, n->name, &c);
     n->queues = rc < 0 ? rc : (int)HW_MIN(c.rx_count + c.combined_count, 1u << 20);
-    /* a driver may count both kinds, of which each has its own maximum */
+    /* a driver may count separate and combined queues, and each kind has its own maximum */
     n->queues_max = rc < 0 ? rc : HW_MAX((int)HW_MIN(HW_MAX(c.max_rx, c.max_combined), 1u << 20), n->queues);
     n->combined_max = rc < 0 ? rc : (int)HW_MIN(c.max_combined, 1u << 20);
 }

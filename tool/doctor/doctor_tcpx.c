@@ -291,7 +291,7 @@ void dr_tcpx_chunk(struct dr_report *d)
         dr_mend(d, "export NCCL_DYNAMIC_CHUNK_SIZE=524288");
 }
 
-/* Checks that each NIC in a variable exists. The list has the form "eth1,eth2", or with bindings
+/* Checks that each NIC that a variable lists exists. The list has the form "eth1,eth2", or with bindings
  * "eth1:8-21,112-125;eth2:0-7". */
 static void names_in(struct dr_report *d, const char *var, bool bindings)
 {

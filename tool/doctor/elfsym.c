@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses ELF files as specified in the System V ABI, chapters 4 and 5. Copies structures out of the file, because
- * they are not aligned in an invalid file (or if the buffer is not aligned). */
+/* Parses ELF files as specified in the System V ABI, chapters 4 and 5. Copies structures out of the file, because they
+ * may be unaligned in an invalid file or in an unaligned buffer. */
 #include "tool/doctor/elfsym.h"
 
 #include <elf.h>

@@ -160,7 +160,7 @@ static void run_iperf(struct field *f)
         congestion, NULL};
     for (size_t i = 0; words[i]; i++)
         field_arg(&client, words[i]);
-    if (f->ssh) { /* even if this process dies, timeout ends the server */
+    if (f->ssh) { /* timeout(1) ends the server even if this process dies */
         const char *const own[] = {"timeout", limit, "iperf3", "-s", "-1", "-p", IPERF_PORT};
         add_ssh(f, &server, text);
         for (size_t i = 0; i < HW_ARRAY_LEN(own); i++)

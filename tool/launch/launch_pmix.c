@@ -74,7 +74,7 @@ static int pmix_fail(const struct launch_pmix *p, int status, const char *what)
 }
 
 /* Waits for a value. Some servers report a key as missing while the other rank has not yet published it, instead of
- * waiting (Open MPI 4.1.4 does so now and then); then this asks again. */
+ * waiting (Open MPI 4.1.4 does so now and then). This function then asks again. */
 static int get_value(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, struct pmix_value **value)
 {
     struct pmix_proc proc = p->self;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a benchmark, on either side: slots that iterations use in turn, filled and checked with the pattern. The
- * memory is host or GPU memory. The GPU itself fills and checks GPU memory if its driver accepts our kernels and a slot
- * is large enough to be worth a launch. Otherwise the data passes through a block of host memory. */
+/* Memory of a benchmark, on either side: slots that iterations use in turn, filled and checked with the pattern of
+ * hw_pattern_fill(). The memory is host or GPU memory. The GPU itself fills and checks GPU memory if its driver accepts
+ * our kernels and a slot is large enough to be worth a launch. Otherwise the data passes through a block of host
+ * memory. */
 #ifndef HW_TOOL_BUFFER_H
 #define HW_TOOL_BUFFER_H
 

@@ -256,8 +256,8 @@ static int reap_timed_ops(struct timed *t, int wait_ms, uint32_t *done)
 }
 
 /* Runs up to count operations, beginning with iteration first, with `depth` of them in flight. If limit_s is positive,
- * starts no operation once the clocked time reaches limit_s. Stores the number of operations that ended in *done;
- * without an error, these are the first ones. */
+ * starts no operation once the clocked time reaches limit_s. Stores in *done how many operations ended; without an
+ * error, these are the first ones. */
 static int run_timed_ops(struct measure *m, uint64_t first, uint32_t count, double limit_s, uint32_t *done,
                          struct span *span)
 {

@@ -287,7 +287,7 @@ static int run_rank_0(const struct mesh_args *a, struct launch_seat *seat, const
     fflush(stdout);
     hawser_close(h);
     common_free(&own);
-    (void)child_reap(&pid, RANK_MS); /* last, because a launcher that ends a job soon kills this process */
+    (void)child_reap(&pid, RANK_MS); /* last, because it takes time, and a launcher may kill this process soon */
     mesh_findings_free(&f);
     mesh_free(&m);
     return code;

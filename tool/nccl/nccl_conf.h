@@ -31,8 +31,8 @@ struct nccl_conflict {
     char mend[120]; /* shell command that fixes the conflict, or "" */
 };
 
-/* Lists the variables that conflict with our plugin or with parameters that it sets, or do not apply to it. Returns
- * their number. */
+/* Lists the variables that conflict with our plugin or with parameters that it sets, or that do not apply to it.
+ * Returns their number. */
 size_t nccl_conflicts(struct nccl_conflict out[NCCL_CONFLICTS]);
 
 #endif

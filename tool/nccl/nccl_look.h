@@ -85,8 +85,8 @@ int nccl_newest_table(int version);
 bool nccl_net_allows(const char *name);
 /* Returns true if the plugin works, has a device, and NCCL_NET permits its network. */
 bool nccl_usable(const struct nccl_plugin *p);
-/* Loads a library in a child process, as dlopen() finds the name. Returns NULL if out of memory. The caller frees the
- * result with nccl_unshare(). */
+/* Loads the library that dlopen() finds by this name, in a child process. Returns NULL if out of memory. The caller
+ * frees the result with nccl_unshare(). */
 struct nccl_extra *nccl_find(const char *name);
 #define NCCL_LIBRARY "libnccl.so.2" /* default of --nccl */
 

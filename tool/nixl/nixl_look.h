@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the NIXL of a Python, and the file that this NIXL would load as the HAWSER backend. Python and the backend run
- * in child processes. */
+/* Finds the NIXL of a Python interpreter, and the file that this NIXL would load as the HAWSER backend. Python and the
+ * backend run in child processes. */
 #ifndef HW_TOOL_NIXL_LOOK_H
 #define HW_TOOL_NIXL_LOOK_H
 

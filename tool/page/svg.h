@@ -65,7 +65,7 @@ void svg_dot(struct svg *s, double x, double y, const char *class, const char *h
 /* Draws a vertical line across the plot at x with a label above, in row `lane`; row 0 is nearest to the plot. */
 void svg_mark(struct svg *s, double x, double lane, bool label_left, const char *label, size_t max);
 
-/* Draws the same line with a number in a badge, for when labels do not fit. */
+/* Like svg_mark(), but with a number in a badge, for use when labels do not fit. */
 void svg_badge(struct svg *s, double x, double lane, size_t number);
 
 /* Returns an upper estimate of the width of a label. */

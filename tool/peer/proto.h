@@ -46,7 +46,7 @@ enum tp_raw_kind { TP_RAW_UP = 1, TP_RAW_DOWN, TP_RAW_SPIN, TP_RAW_BLOCK, TP_RAW
 
 #define TP_HASH 16
 
-/* FACTS may request that the serving node connects from each of its NICs to the client's addresses in the same subnet,
+/* FACTS may request that the serving node connect from each of its NICs to the client's addresses in the same subnet,
  * and from a NIC without a subnet (/31, /32, /127, /128) to those that routes may reach (see reach_may()). The client's
  * listener answers with the complement of the token, so that another program on this port cannot pass as the client. */
 struct tp_reach {

@@ -37,8 +37,8 @@ bool reach_may(const struct tp_fact_nic *n, const struct tp_addr *a);
  * negative errno. */
 int reach_try(const struct tp_reach *q, struct tp_facts *f);
 
-/* Runs on the client: listens for these connections in a thread. q receives the port and token. Returns 0 or a
- * negative errno. */
+/* Runs on the client: listens in a thread for the connections that reach_try() makes. q receives the port and token.
+ * Returns 0 or a negative errno. */
 struct reach_listener;
 int reach_listen(uint16_t port, struct tp_reach *q, struct reach_listener **out);
 void reach_listen_end(struct reach_listener *l); /* l may be NULL */

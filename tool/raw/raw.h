@@ -40,6 +40,7 @@ struct raw_plan {
     const struct hw_knobs *knobs;
 };
 
+/* Callers should report bytes / seconds of the sending side. */
 struct raw_result {
     uint64_t bytes; /* sent and acknowledged, or received; without the warm-up */
     /* from the first send to the last stream's acknowledgement; on the receiver, as the receiver sees it */
@@ -47,7 +48,6 @@ struct raw_result {
     double cpu_seconds;  /* user and system time of this side's stream threads during these seconds */
     char congestion[16]; /* on the client: algorithm of the first stream, or "" if unknown */
 };
-/* Callers should report bytes / seconds of the sending side. */
 
 struct raw_server;
 

@@ -33,8 +33,8 @@ int report_files_open(struct report_files *f, const char *json, const char *repo
 /* Closes f->shown and, if a report was requested, records the run in f->run. */
 void report_files_note(struct report_files *f);
 /* Writes the requested report if JSON lines were written to a file or memory, and prints the report's path on f->out.
- * Otherwise removes the report's file if this command created it. Closes the files. Returns 0 or a negative errno as
- * above. The struct may be zeroed. */
+ * Otherwise removes the report's file if this command created it. Closes the files. Returns 0 or a negative errno. The
+ * struct may be zeroed. */
 int report_files_close(struct report_files *f);
 /* Writes a report whose content the caller provides: write() gets a page that has a title, and arg. Does nothing if
  * no report was requested. */

@@ -33,9 +33,9 @@ struct report_frame {
 };
 
 /* Reads all of jsonl_path, then writes html_path. An invalid line fails the call before anything is written, and
- * hw_error() has the line's number. Returns -EINVAL for a line that is not JSON, not an object, lacks a required key,
- * or has a value of the wrong type or out of range; -ENODATA if the file has no measurement; -E2BIG if a report cannot
- * show that much; -ENOMEM; or the error of opening, reading or writing a file. */
+ * hw_error() has the line's number. Returns -EINVAL for a line that is not a JSON object, lacks a required key, or has
+ * a value of the wrong type or out of range; -ENODATA if the file has no measurement; -E2BIG if a report cannot show
+ * that much; -ENOMEM; or the error of opening, reading or writing a file. */
 int report_html(const char *jsonl_path, const char *html_path, const struct report_frame *frame);
 
 #endif

@@ -11,8 +11,8 @@ struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received
         copied += nics[i].rx_copied_bytes;
         carried += nics[i].rx_bytes;
     }
-    /* Data that a lost channel had carried was received twice. Data that landed in another GPU's memory counts both
-     * as placed and as copied, so it is counted as copied here. */
+    /* Data that a lost channel had carried was received twice, so the counts may exceed `received`. Data that landed in
+     * another GPU's memory counts both as placed and as copied, so it is counted as copied here. */
     struct verdict v = {.copied = HW_MIN(copied, received)};
     v.device = HW_MIN(device, received - v.copied);
     v.staged = received - v.copied - v.device;

@@ -70,7 +70,7 @@ struct sandbox_bundle_args {
 };
 extern const struct opt sandbox_bundle_opts[]; /* without sandbox_opts and --out, which each command adds itself */
 
-/* The result of these options. All of it is in one struct, because sp points to the other members. */
+/* What spec and cdi make from struct sandbox_bundle_args. sp points to the other members. */
 struct sandbox_bundle {
     struct sbx_snapshot s;
     struct sbx_plan p;

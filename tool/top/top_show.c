@@ -95,7 +95,7 @@ static void show_rail(FILE *f, const struct top_rail *r, const char *end)
 
 void top_show(FILE *f, const struct top_view *v, unsigned lines, const char *end)
 {
-    /* three lines above, and one line about omitted lines */
+    /* three lines of headings, and one line about omitted lines */
     size_t all = 0, shown = 0, most = lines > 4 ? lines - 4 : 1;
     for (size_t i = 0; i < v->n; i++)
         all += 1 + v->process[i].n_rails;

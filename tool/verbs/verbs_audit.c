@@ -10,7 +10,7 @@
 
 #define CMD       "verbs audit"
 #define LOOK_NS   200000000
-#define LINE_MOST 65536 /* maximum bytes of a line; writers' lines are below 4096 */
+#define LINE_MOST 65536 /* maximum bytes of a line; writers keep their lines below 4096 bytes */
 
 static const char *get_audit_text(const json_t *o, const char *key)
 {

@@ -72,7 +72,7 @@ struct mesh {
 int mesh_init(struct mesh *m, uint32_t n);
 void mesh_free(struct mesh *m);
 /* Ensures that *list, an allocated array of *cap elements of size bytes, has room for element n. Fails with -ENOMEM;
- * the error text then contains what. */
+ * the error text then contains `what`. */
 int mesh_grow(void *list, size_t n, size_t *cap, size_t size, const char *what);
 /* Adds a sample. Fails with -ENOMEM or -E2BIG. */
 int mesh_add(struct mesh *m, const struct mesh_sample *s);

@@ -128,7 +128,7 @@ static int judge_failures(const struct mesh *m, struct mesh_findings *out)
     return rc;
 }
 
-/* What a pair of nodes received wrong, in both directions and in all measurements. */
+/* The wrong bytes that a pair of nodes received, in both directions and in all measurements. */
 struct wrong {
     uint16_t low, high; /* the nodes */
     uint64_t bytes;
@@ -415,7 +415,7 @@ static bool is_told(const struct mesh_findings *all, size_t end, const struct me
     return false;
 }
 
-/* Drops findings from index `from` on that earlier findings already cover. */
+/* Drops each finding at index `from` or above that a finding below `from` already covers. */
 static void drop_told(struct mesh_findings *all, size_t from)
 {
     size_t left = from;

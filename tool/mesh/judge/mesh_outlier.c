@@ -71,7 +71,7 @@ static bool is_confirmed(struct series *s, struct mesh_finding *f, bool *settled
 }
 
 /* Returns true if the repeated measurement of a path confirms that the path is slow, or if the path was not measured
- * again. Sets *again to whether it was. */
+ * again. *again receives whether the path was measured again. */
 static bool is_path_confirmed(const struct series *s, const struct point *p, bool *again)
 {
     const struct mesh_sample of = {

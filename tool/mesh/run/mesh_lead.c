@@ -17,7 +17,7 @@
 #define KNOCK_MS 1000
 #define EVENTS   64
 #define LEAVE_MS 5000  /* ms to wait for the final messages of ranks */
-#define HURRY_MS 500   /* ms to wait after an interrupt, because a launcher that ends a job soon kills this process */
+#define HURRY_MS 500   /* ms to wait after an interrupt; a launcher may kill this process soon */
 #define SLACK_MS 20000 /* ms beyond the expected time of an order, after which the lead gives up on the rank */
 #define HOPELESS 3     /* a node is left out after this many failed pairs in a row */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages between the ranks of `hawser mesh` and their lead. They are notifications on hawser's own connections, on
- * which both sides have proved the key if there is one. Encoding and decoding do no I/O; decoding does not trust its
- * input.
+ * which both sides have proved that they know the key, if there is one. Encoding and decoding do no I/O; decoding does
+ * not trust its input.
  *
  *   HELLO   rank to lead: its rank, the address of its service, its NICs
  *   ORDER   lead to rank: measure with one rank, or with several at once

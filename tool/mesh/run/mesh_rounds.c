@@ -73,8 +73,8 @@ static int measure_rounds(struct lead *l, struct mesh_pair *pair)
     return rc;
 }
 
-/* Measures one half of the nodes against the other half at once, in both directions. Then measures each node with
- * several others at once. */
+/* Pairs each node of one half with a node of the other half, and measures all pairs at once, in both directions. Then
+ * measures each node with several others at once. */
 static int measure_loads(struct lead *l, struct mesh_pair *pair)
 {
     const uint32_t half = l->m->n / 2;
@@ -145,7 +145,7 @@ static int measure_again(struct lead *l, const struct mesh_findings *found, stru
     return rc;
 }
 
-/* Judges, and repeats the measurements of outliers until they are confirmed or refuted, or AGAIN times. */
+/* Judges, and repeats the measurements of outliers until each is confirmed or refuted, but at most AGAIN times. */
 static int judge_twice(struct lead *l, struct mesh_pair *pair)
 {
     struct mesh_findings found;

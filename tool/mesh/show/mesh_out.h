@@ -5,7 +5,7 @@
 
 #include "tool/mesh/judge/mesh_judge.h"
 
-/* Figures of one kind of samples, either of those of all NICs together or of those of single NICs. */
+/* Figures of the samples of one kind, over all NICs together or over single NICs. */
 struct mesh_figures {
     size_t n;
     double median, least, most;

@@ -142,9 +142,9 @@ int nb_crew_start(struct nb_crew *c, const struct nb_config *config, const struc
 /* Has all ranks execute the order; their replies are in m[].reply. Fails with -ETIMEDOUT, -EINTR, -EPIPE, or the error
  * of a rank. */
 int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms);
-/* Ends all ranks with an order if rc is 0, and by force if rc or the order is an error. After an error other than an
- * interruption, prints the ranks' last output to standard error, unless c->verbose is set. Returns rc, or the result of
- * the order. */
+/* Ends all ranks with an order if rc is 0, and by force if rc is an error or the order fails. After an error other than
+ * an interruption, prints the ranks' last output to standard error, unless c->verbose is set. Returns rc, or the result
+ * of the order. */
 int nb_crew_end(struct nb_crew *c, int rc);
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -231,8 +231,8 @@ void nb_json_nics(struct hw_json *j, const struct nb_cell *cell);
 /* Writes a report; arg is a struct nb_table. */
 void nb_write_page(struct page *p, const void *arg);
 /* Writes JSON lines with schema hawser-nccl-bench-1: one for each operation, size and configuration, for each number of
- * plain sockets, and for each size of hawser's own transfer. Omits those without a sample, except plain sockets. Fails
- * with -EIO. */
+ * plain sockets, and for each size of hawser's own transfer. Omits lines without a sample, except those of plain
+ * sockets. Fails with -EIO. */
 int nb_print_json(FILE *out, const struct nb_table *t);
 
 #endif

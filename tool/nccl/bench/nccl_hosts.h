@@ -54,7 +54,7 @@ struct nb_hosts {
     unsigned n, per_host;    /* number of hosts; ranks per host */
     unsigned node[NB_RANKS]; /* node of each host, as the index of the first host on that node */
     int gpu[NB_RANKS];       /* GPU of each host's first rank */
-    unsigned other;          /* first host on another node than host 0, or 0 if there is none */
+    unsigned other;          /* first host that is not on the node of host 0; 0 if there is none */
     /* descriptor for --via if the hosts are a launcher's processes (nccl_launch.h), otherwise -1 */
     int via;
     char *ssh_text, *ssh[NB_HOST_ARGS / 2];
@@ -67,7 +67,8 @@ struct nb_hosts {
 /* Parses a list of hosts such as "a,b". ssh is a command such as "ssh -oBatchMode=yes"; remote is the program's path on
  * the hosts. Both may be NULL. Fails with -EINVAL, -E2BIG or -ENOMEM. */
 int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote);
-/* Uses the processes that a launcher started as hosts: one on each node, or several on a node with one rank each. */
+/* Treats the processes that a launcher started like hosts: one process on each node, or several processes on a node
+ * with one rank each. */
 struct nb_seat_row;
 int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via);
 void nb_hosts_free(struct nb_hosts *hosts);

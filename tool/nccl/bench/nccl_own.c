@@ -19,14 +19,14 @@
 #define LEAVE_MS 5000
 #define OUTPUT   (4u << 20) /* maximum bytes of a command's output */
 
-/* The output of a command, terminated by a NUL. The caller frees at. */
+/* The output of a command, terminated by a NUL. The caller frees `at`. */
 struct output {
     char *at;
     size_t len, cap;
 };
 
-/* Reads more output. Returns 1, 0 at the end or after an error of the socket, -EAGAIN if no output is available, or
- * -ENOMEM. */
+/* Reads more output. Returns 1 after reading some, 0 at the end or after an error of the socket, -EAGAIN if no output
+ * is available, or -ENOMEM. */
 static int read_member_output(struct nb_member *m, struct output *o, int ms)
 {
     struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};
