@@ -76,7 +76,7 @@ struct hw_scan {
 };
 
 /* Scans the machine or snapshot below root (see hw_root_open()). Returns 0. Fails with -ENOENT if root has no sys/,
- * with -ENOMEM or, if opt->live, with another -errno of listing the addresses. The caller frees out in any case. */
+ * with -ENOMEM or, if opt->live, with another -errno from listing the addresses. The caller frees out in any case. */
 int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt);
 void hw_node_free(struct hw_node *n);
 

@@ -203,7 +203,7 @@ static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, con
     return far << 8 | (int)HW_MIN(numa, 255u);
 }
 
-/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others. Returns the distance of the nearest NICs. */
+/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others. Returns the cost of the nearest NICs. */
 static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
 {
     int best = INT32_MAX;

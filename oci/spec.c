@@ -6,8 +6,8 @@
  *
  * `hawser verbs spec` removes the nodes of RDMA devices and their cgroup rules from the container and keeps them in a
  * separate note. Undoing the change restores them. Until then none of them may be in the lists, because the container
- * could otherwise open them around the broker. New entries of these lists therefore go into that note, and are also
- * looked up there.
+ * could otherwise open the devices without the broker. New entries of these lists therefore go into the broker's note,
+ * and are also looked up there.
  */
 #include "oci/spec.h"
 
@@ -251,8 +251,8 @@ static bool has_kept_device(const json_t *k, const char *path)
     return false;
 }
 
-/* Warns if the devices that the broker has bound differ from those in its list, because it knew only the nodes of its
- * own run. */
+/* Warns if the RDMA devices in the broker's note differ from the nodes that `hawser verbs spec` mounts, because it knew
+ * only the devices that the configuration had at that time. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
     const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");

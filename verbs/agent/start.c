@@ -125,8 +125,8 @@ static int detach_broker(pid_t parent)
     return 0;
 }
 
-/* Sets up and runs the broker. Returns 1 if the container already has a broker, which has accepted the listener, or 0
- * when the broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
+/* Sets up and runs the broker. Returns 1 if the container's existing broker has accepted the listener, 0 when this
+ * broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {

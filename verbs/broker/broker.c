@@ -37,7 +37,7 @@ static void raise_broker_fd_limit(void)
     }
 }
 
-/* Adds a listener. After 0, the broker owns fd. */
+/* Adds a listener. On success, the broker owns fd. */
 static int add_listener(struct vb_broker *b, int fd)
 {
     if (b->n_listeners == VB_LISTENERS_MAX)
@@ -91,7 +91,7 @@ static int watch_all(struct vb_broker *b)
     return watch_broker_fd(b, b->o->stop);
 }
 
-/* Starts the tracer. Call it last, when everything that the tracer inherits exists. */
+/* Starts the tracer. Must be called after everything that the tracer inherits has been created. */
 static int start_tracer(struct vb_broker *b)
 {
     struct vb_lookups l;

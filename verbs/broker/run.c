@@ -78,7 +78,7 @@ static bool was_command_reported(struct vb_broker *b, const struct vb_request *r
     return false;
 }
 
-/* Converts a pointer into request *from to the same position in *to. */
+/* Returns the pointer into *to that corresponds to p, a pointer into *from or NULL. */
 static void *relocate_pointer(struct vb_request *to, const struct vb_request *from, void *p)
 {
     return p ? (uint8_t *)to + ((uint8_t *)p - (const uint8_t *)from) : NULL;

@@ -44,7 +44,8 @@ struct vb_lookup {
     unsigned port, index;
 };
 struct vb_found {
-    int rc; /* 0, or -errno with the reason in text; -ENOENT of VB_LOOKUP_OPEN if the path is not an RDMA device */
+    int rc; /* 0, or -errno with the reason in text; -ENOENT of VB_LOOKUP_OPEN means that the path is not an RDMA
+               device */
     int value;
     pid_t tgid;
     bool folder;
