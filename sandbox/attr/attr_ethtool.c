@@ -230,7 +230,8 @@ int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return 0;
 }
 
-/* Ignores the speed, duplex and lanes if the current speed is unknown (SPEED_UNKNOWN), as while the link is down. */
+/* Ignores the speed, duplex and lanes if the current speed is unknown (SPEED_UNKNOWN), for example while the link is
+ * down. */
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
 {
     const struct nlattr *x;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Queueing disciplines, classes and filters. The kernel removes all of them when a device changes its namespace
- * (dev_shutdown() in __dev_change_net_namespace()). Those of a container therefore do not arrive here, and those of the
- * host must be created again. The messages that the kernel sends to describe them are almost the requests that create
- * them. Objects that cannot be created in this way, such as a filter with a BPF program, remain missing and are
- * reported.
+ * (dev_shutdown() in __dev_change_net_namespace()). A container's objects therefore do not return with the device, and
+ * the host's objects must be created again. The messages that the kernel sends to describe them are almost the requests
+ * that create them. Objects that cannot be created in this way, such as a filter with a BPF program, remain missing and
+ * are reported.
  */
 #include "sandbox/attr/attr.h"
 

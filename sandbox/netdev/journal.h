@@ -73,8 +73,8 @@ struct sb_jnic {
     char as[IFNAMSIZ];
     uint64_t ident; /* 0 if unknown */
     int there;      /* the index announced by SB_MOVE; 0 if none was announced */
-    /* when read: a default route in the main or default table goes over this NIC, possibly from a router
-     * advertisement */
+    /* when the state was read, a default route in the main or default table went over this NIC; it may come from a
+     * router advertisement */
     bool gateway;
 };
 

@@ -47,7 +47,7 @@ struct sb_map {
         int from, to; /* to is 0 if the device no longer exists */
         const char *from_name, *to_name;
     } dev[SB_NICS_MAX];
-    bool others;      /* keep devices that are not in the map; otherwise they are -ENODEV */
+    bool others;      /* keep devices that are not in the map; otherwise they cause -ENODEV */
     uint64_t elapsed; /* seconds since the message was read, which are subtracted from lifetimes */
     bool skip6;       /* leave out IPv6 routes and rules */
     bool nodad;       /* skip duplicate address detection for IPv6 addresses, because they were in use until now */

@@ -313,7 +313,7 @@ static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
     return false;
 }
 
-/* Chooses the ports of device r. If was is not NULL, chooses only among the ports of was. */
+/* Chooses the ports of device r. If `was` is not NULL, chooses only among its ports. */
 static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
 {
     const struct sbx_rdma *d = &w->s->rdma[r];
