@@ -211,8 +211,7 @@ int vb_join_take(const struct vb_container *c, int *reply)
     static char theirs[WORDS_MAX], mine[WORDS_MAX];
     int fds[FDS];
     ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
-    if (fds[FD_LISTENER] < 0 ||
-        fds[FD_REPLY] < 0) { /* a descriptor is missing */
+    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* a descriptor is missing */
         hw_close(&fds[FD_LISTENER]);
         return -EAGAIN;
     }
