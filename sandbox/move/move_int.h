@@ -48,7 +48,7 @@ bool sb_ended(const struct sb_journal *j);
 
 /* ---- RDMA devices (netdev_rdma.c) ---------------------------------------------------------------- */
 
-/* Adds the RDMA devices that move with the NICs to j, according to `how`. */
+/* Adds to j the RDMA devices that move with the NICs, according to `how`. */
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log);
 /* Moves an RDMA device, which keeps its index, from the namespace `from` to the namespace `to`, and gives the device
  * this name. Fails with -ENODEV if the device is not in `from`. */

@@ -108,7 +108,7 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* Adds or removes a rule. Succeeds if the rule already exists or does not exist, respectively. */
 int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten);
-/* Sends h, which creates an address, neighbour, route or rule. Succeeds if it already exists. */
+/* Sends h, which creates an address, neighbour, route or rule. Succeeds if the object already exists. */
 int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */

@@ -27,7 +27,7 @@ struct link_sink {
     int (*fn)(const struct sb_link *l, void *arg);
     void *arg;
     struct sb_journal *j; /* the link becomes the next NIC of this journal; may be NULL */
-    bool many;            /* skip links that cannot be parsed, because all links are read */
+    bool many;            /* set when all links are listed: skip links that cannot be parsed */
 };
 
 static int on_netdev_link(const struct nlmsghdr *h, void *arg)

@@ -257,7 +257,7 @@ static int apply_nic_annotation(struct work *w, size_t i)
 
 /* ---- RDMA devices --------------------------------------------------------------------------- */
 
-/* Returns true if the GID's NIC is in the sandbox and, with v4, the GID is RoCE v2 over IPv4. */
+/* Returns true if the GID's NIC is in the sandbox and, if v4 is set, the GID is RoCE v2 over IPv4. */
 static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_gid *g, bool v4)
 {
     int net = g->ndev[0] ? sbx_find_net(s, g->ndev) : -1;

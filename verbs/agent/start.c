@@ -108,8 +108,8 @@ static int choose_user(uid_t *out)
     return rc ? hw_fail(rc, "cannot choose a user for the broker: %s", hw_errno_text(-rc)) : 0;
 }
 
-/* Unblocks all signals, resets SIGTERM and SIGINT, ignores SIGPIPE, and detaches from the terminal. If parent is not 0,
- * the kernel kills this process when its parent ends. */
+/* Unblocks all signals, resets SIGTERM and SIGINT to their default actions, ignores SIGPIPE, and detaches from the
+ * terminal. If parent is not 0, the kernel kills this process when its parent ends. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;

@@ -232,7 +232,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call);
 /* Frees the worker with this pidfd if its stub has ended. Returns false otherwise. */
 bool vb_worker_gone(struct vb_broker *b, int pidfd);
 void vb_workers_sweep(struct vb_broker *b);
-/* Removes devices that were not used recently from the tables of stubs. If all is true, removes all devices that are
+/* Removes from the stubs' tables the devices that were not used recently. If all is true, removes all devices that are
  * not in use. */
 void vb_workers_clear(struct vb_broker *b, bool all);
 /* Ends the workers of a listener's programs, or all workers if listener is -1. */

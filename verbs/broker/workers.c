@@ -111,7 +111,7 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        /* the event may be of another worker that had the same pidfd */
+        /* the event may belong to another worker that had the same pidfd */
         if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) {
             w->stub.dead = true;
             worker_free(b, w);
@@ -276,7 +276,7 @@ static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct v
 /* Makes sure that the stub may not lock memory without limit if the program has dropped this right: the kernel checks
  * the capabilities of the thread that pins memory, which is the stub. Returns 0 if the rights agree, or 1 if the stub
  * was told to drop the right, or will be told when it repeats its call. Fails with -EPERM if the stub cannot drop the
- * right. */
+ * right, or with another -errno. */
 static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct vb_job *j)
 {
     int rc = w->unlimited ? vb_stub_locks(&b->tracer, &w->stub, (pid_t)j->call.n.pid) : 0;

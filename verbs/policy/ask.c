@@ -151,8 +151,9 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
     memset(q, 0, sizeof(*q));
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
-        /* The kernel takes the sizes from here (set_user_buf_size() and set_rq_size() in mlx5/qp.c). A send request
-         * uses up to 16 blocks, and libmlx5 rounds the number of blocks up to a power of two. */
+        /* The kernel takes the sizes from this part of the request (set_user_buf_size() and set_rq_size() in
+         * mlx5/qp.c). A send request uses up to 16 blocks, and libmlx5 rounds the number of blocks up to a power of
+         * two. */
         struct mlx5_ib_create_qp in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;

@@ -112,7 +112,7 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
  * types are counted without their numbers, because the kernel can only destroy an object that exists. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-/* Removes the GID entries that the application may not see from a reply. In the reply to QUERY_DEVICE, lowers limits of
+/* Removes from a reply the GID entries that the application may not see. In the reply to QUERY_DEVICE, lowers limits of
  * the device to the limits of the rules, so that programs that request the maximum succeed, and hides capabilities that
  * the rules do not allow. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);

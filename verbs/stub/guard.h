@@ -9,7 +9,7 @@
 
 /*
  * Reduces a broker's process to these capabilities until setup is complete, and sets no_new_privs:
- *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces; the stub
+ *   CAP_SYS_PTRACE       pidfd_getfd(), process_vm_readv() and ptrace() on programs of other users and namespaces
  *   CAP_SYS_ADMIN        the container's namespaces, mounts for the device nodes, PTRACE_O_SUSPEND_SECCOMP
  *   CAP_MKNOD            creating the device nodes
  *   CAP_DAC_READ_SEARCH  resolving paths of an application that only its user may search
@@ -49,9 +49,9 @@ int vb_guard_tracer(uid_t uid);
 int vb_guard_serving(uid_t uid);
 /* Installs a filter that allows only the system calls that the broker needs after setup, when the tracer is running.
  * The broker can then no longer open files, start processes or programs, create sockets, enter namespaces, mount, trace
- * or signal processes, make memory executable, or write to the memory of processes. The only ioctls that it can make
- * are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's audit
- * log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
+ * or signal processes, make memory executable, or write to the memory of other processes. The only ioctls that it can
+ * make are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's
+ * audit log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
  *
  * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in its PID
  * namespace, which are only those of the container if the container has a separate PID namespace. The attacker can also

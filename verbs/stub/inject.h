@@ -6,10 +6,10 @@
  * a separate descriptor table, which is empty at first, and blocks all signals.
  *
  * Protection of the mapping: mseal() protects a window at any address (since Linux 6.10). On older kernels the window
- * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses calls that could unmap, replace or protect
- * memory there, from the start and for all threads. The filter is suspended for the application's thread while this
- * thread makes the calls of the injection. mseal() is preferred, because the kernel enforces it, while the filter
- * protects only against the calls in its list.
+ * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses calls that could unmap or replace memory
+ * there or change its protection, from the start and for all threads. The filter is suspended for the application's
+ * thread while this thread makes the calls of the injection. mseal() is preferred, because the kernel enforces it,
+ * while the filter protects only against the calls in its list.
  *
  * Communication: the stub calls ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window + VB_WINDOW_HEADER) in a loop. The
  * container's seccomp filter notifies the broker, which lets the call wait. The call is then parked. To run a request,
@@ -115,7 +115,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  * - EAGAIN: A signal interrupted the thread's call, which the thread may repeat, or VB_ORDERS injections have not
  *   ended.
  * - EIO: The tracer has ended and is not started again.
- * - Other errors, for example of the injected system calls, such as ENOMEM, or EAGAIN of clone(). */
+ * - Other errors, for example of the injected system calls, such as ENOMEM, or EAGAIN from clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* Returns true if thread tid has the same address space as the stub. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
