@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads OCI's JSON completely and writes it without loss. */
+/* Reads and writes OCI's JSON without losing large integers. */
 #include "oci/oci.h"
 
 #include <stdlib.h>

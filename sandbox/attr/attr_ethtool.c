@@ -274,8 +274,8 @@ static bool has_number(const struct sb_blob *b, uint32_t number)
     return false;
 }
 
-/* Removes contexts that did not exist before. Fails if a context was removed, because the ioctl cannot create a context
- * with a given number. */
+/* Removes contexts that did not exist before. Fails if a context that existed before is missing, because the ioctl
+ * cannot create a context with a given number. */
 int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     (void)a;

@@ -191,8 +191,8 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
     return same;
 }
 
-/* Corrects the differences between a description and a request. A filter's flags report whether the device does the
- * work, which cannot be set. htb reports its full version but expects only the first part of it. */
+/* Replaces values that the kernel reports by those that it accepts in a request. Removes the flags that report whether
+ * a filter is in hardware. htb reports its full version but expects only the major version. */
 static void fix_up(struct nlmsghdr *h)
 {
     static const struct {

@@ -41,7 +41,7 @@ struct sbx_plan_rdma {
 };
 struct sbx_plan_gpu {
     char at[HW_BDF_TEXT];
-    int ordinal, pci; /* ordinal is -1 if it is not a CUDA GPU */
+    int ordinal, pci; /* ordinal is -1 if the GPU is not one of CUDA's */
     char why[SBX_WHY];
 };
 

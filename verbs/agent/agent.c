@@ -46,8 +46,8 @@ struct agent {
     struct vb_agent_options o;
     struct vb_policy *policy; /* the policy after a reload, or NULL if o.policy is the caller's */
     int listener, stop;       /* stop is an eventfd that ends the brokers; it stays unreadable if the agent dies */
-    bool leaving;             /* ends after all waiting runtimes were served; the brokers continue */
-    bool ending;              /* ends the brokers, even if programs are still running */
+    bool leaving;             /* the agent ends after all waiting runtimes were served; the brokers continue */
+    bool ending;              /* the brokers end too, even if programs are still running */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;

@@ -179,7 +179,7 @@ static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
         return 1; /* the data may have been read from another process */
     if (rc) {
         if (rc == -ENOSPC || rc == -EFAULT)
-            return rc; /* the application is probing the kernel */
+            return rc; /* not logged, because the application may be probing the kernel */
         if ((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && was_command_reported(b, r))
             count_refused(b, c->slot);
         else
