@@ -216,8 +216,8 @@ static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
     return best;
 }
 
-/* Returns the load that each candidate NIC reaches when `gpus` more GPUs are assigned, to the least loaded NICs
- * first. */
+/* Returns the load that the least loaded candidate NICs have after `gpus` more GPUs are distributed, always to the NIC
+ * with the lowest load. */
 static double compute_load_level(const struct work *w, double gpus)
 {
     double lo = 0, hi = gpus;

@@ -180,7 +180,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
 
 static bool is_snapshot_gpu(const struct sbx_pci *d);
 
-/* Returns true if a GPU is below the same root complex as the NIC, or below the same switch. */
+/* Returns true if a GPU is below the same PCI root complex as the NIC. */
 static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
 {
     for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {

@@ -100,7 +100,7 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
         return rc;
     }
-    /* From here on, the end of the inode ends the context. */
+    /* From here on, the context is freed when inotify reports that the inode no longer exists. */
     rc = vb_notify_give(call->listener, call->n.id, fd, f->at, flags & O_CLOEXEC, true);
     if (rc >= 0) {
         b->opens++;
