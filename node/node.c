@@ -382,7 +382,7 @@ static char *read_cpu_list(struct hw_node *n, int root, const char *path, size_t
     int rc = hw_root_text(root, text, sizeof(text), "%s", path);
     if (rc > 0 && (rc = hw_text_cpulist(text, &set, count)) < 0)
         hw_wrap(rc, "%s", path);
-    if (rc != -ENODATA) /* a NUMA node with memory only has no CPUs */
+    if (rc != -ENODATA) /* a NUMA node may have memory and no CPUs */
         note_if_malformed(n, rc);
     return strdup(rc < 0 ? "" : text);
 }

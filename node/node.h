@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes, either of this
- * machine or of a snapshot (see sysfs.h). A value that no file contains is unknown, and not guessed. A malformed value
- * is unknown too, and most such values get a note.
+ * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes. It is this
+ * machine or that of a snapshot (see sysfs.h). A value that no file contains is unknown, and not guessed. A malformed
+ * value is unknown too, and most such values get a note.
  */
 #ifndef HW_NODE_H
 #define HW_NODE_H
@@ -23,7 +23,7 @@ struct hw_pci_dev {
 struct hw_gpu {
     struct hw_bdf at;
     int pci;     /* index in hw_node.pci, or -1 if CUDA reports the GPU but sysfs does not */
-    int ordinal; /* CUDA's ordinal, or -1 if not a CUDA GPU or hidden from CUDA */
+    int ordinal; /* CUDA's ordinal, or -1 if the GPU is hidden from CUDA or does not support it */
 };
 
 struct hw_netdev {
@@ -76,7 +76,7 @@ struct hw_scan {
 };
 
 /* Scans the machine or snapshot below root (see hw_root_open()). Returns 0. Fails with -ENOENT if root has no sys/,
- * with -ENOMEM or, if opt->live, with another -errno of listing the addresses. The caller frees out in any case. */
+ * with -ENOMEM or, if opt->live, with another -errno from listing the addresses. The caller frees out in any case. */
 int hw_node_scan(struct hw_node *out, int root, const struct hw_scan *opt);
 void hw_node_free(struct hw_node *n);
 

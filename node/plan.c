@@ -203,7 +203,7 @@ static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, con
     return far << 8 | (int)HW_MIN(numa, 255u);
 }
 
-/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others. Returns the distance of the nearest NICs. */
+/* Sets cost[] to 0 for the NICs nearest to GPU g and to 1 for the others. Returns the cost of the nearest NICs. */
 static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
 {
     int best = INT32_MAX;
@@ -216,8 +216,8 @@ static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
     return best;
 }
 
-/* Returns the load that each candidate NIC reaches when `gpus` more GPUs are assigned, to the least loaded NICs
- * first. */
+/* Returns the load that the least loaded candidate NICs have after `gpus` more GPUs are distributed, always to the NIC
+ * with the lowest load. */
 static double compute_load_level(const struct work *w, double gpus)
 {
     double lo = 0, hi = gpus;

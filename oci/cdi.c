@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes a plan as a device of the Container Device Interface, version 0.5.0 without newer features, which Debian
+/* Describes a plan as a device of the Container Device Interface. Uses only features of version 0.5.0, which Debian
  * 12's podman supports. */
 #include "oci/spec.h"
 

@@ -60,7 +60,7 @@ bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key);
 
 struct sbx_oci {
     char *id, *bundle; /* bundle is NULL if the state has none */
-    pid_t pid;         /* 0 if there is no process, or no longer one */
+    pid_t pid;         /* 0 if there is no process or it has ended */
     uint64_t start;    /* start time of that process, because a PID may be reused */
     char *root;        /* the config's root.path, made absolute with the bundle's path; NULL if unknown */
     struct sbx_settings set;

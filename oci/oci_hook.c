@@ -132,7 +132,7 @@ static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapsho
 }
 
 /* Sets up the container's /sys for the NICs as they are after the move. On failure the NICs are restored, and mounts in
- * the container disappear with it. */
+ * the container disappear with the container. */
 static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p,
                            const struct sbx_want *want)
 {
@@ -200,7 +200,7 @@ static int check_still_running(const struct sb_status *s, void *arg)
 }
 
 /* Waits up to GRACE_MS for the container to end. If the container with this ID still runs after that, it is not the one
- * that has stopped: it has the same ID, either from another runtime or by an argument. A container that was just killed
+ * that has stopped: it got the same ID from another runtime or from the argument id=. A container that was just killed
  * may take a moment to end. */
 static int await_container_end(const char *journals, const char *id)
 {

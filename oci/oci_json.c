@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads OCI's JSON completely and writes it without loss. */
+/* Reads and writes OCI's JSON without losing large integers. */
 #include "oci/oci.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* An integer above INT64_MAX, which jansson cannot represent, is stored as a string with this prefix. */
+/* An integer that may exceed INT64_MAX, which jansson could not represent, is stored as a string with this prefix. */
 #define MARK   "\001int:"
 #define MARKED "\"\\u0001int:" /* the prefix in JSON */
 #define DIGITS 18              /* numbers with this many digits always fit in 64 bits */

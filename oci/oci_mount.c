@@ -89,7 +89,7 @@ int sbx_mount_tree(int root, const struct sbx_tree *t)
         return mount;
     if (move_mount(mount, "", sys, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return fail_sysfs_mount("mounting");
-    /* Writes through the current folder, because a path would use the container's /proc. */
+    /* Writes through the current folder, because a path to the tmpfs would lead through the container's /proc. */
     if (fchdir(mount) < 0)
         return fail_sysfs_mount("entering a tmpfs");
     rc = sbx_tree_write(t, "sys");

@@ -56,7 +56,7 @@ static int enter_sandbox_namespaces(const struct inside *i)
     int rc = enter_netns(i->r->netns);
     if (rc < 0)
         return rc;
-    /* The host's later mounts also appear here, but not the reverse. */
+    /* Later mounts of the host also appear here, but not vice versa. */
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return hw_fail(-errno, "entering a private mount namespace: %s", strerror(errno));
     return 0;

@@ -11,7 +11,7 @@ struct sbx_run {
     char *const *argv;
     const char *netns;           /* as in sb_move_options; NULL for a new namespace */
     struct sbx_snapshot *s;      /* the snapshot that describes the command's devices */
-    struct sbx_plan *p;          /* the plan; both are updated after the NICs have moved */
+    struct sbx_plan *p;          /* the plan; s and p are updated after the NICs have moved */
     const struct sbx_want *want; /* the wishes that p was made for */
     struct sbx_env_want env;     /* variables to set if the caller has not set them */
     bool no_sysfs;               /* leave /sys as it is */

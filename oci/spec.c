@@ -6,8 +6,8 @@
  *
  * `hawser verbs spec` removes the nodes of RDMA devices and their cgroup rules from the container and keeps them in a
  * separate note. Undoing the change restores them. Until then none of them may be in the lists, because the container
- * could otherwise open them around the broker. New entries of these lists therefore go into that note, and are also
- * looked up there.
+ * could otherwise open the devices without the broker. New entries of these lists therefore go into the broker's note,
+ * and are also looked up there.
  */
 #include "oci/spec.h"
 
@@ -87,7 +87,7 @@ static int broker_save(struct edit *e, json_t *notes)
     return rc;
 }
 
-/* Returns the elements that the broker keeps of the list at path, as [[PLACE, ELEMENT]...], or NULL. */
+/* Returns the elements that the broker's note holds for the list at path, as [[PLACE, ELEMENT]...], or NULL. */
 static json_t *get_kept_list(const struct edit *e, const char *path)
 {
     return json_object_get(e->broker, strcmp(path, "linux/devices") == 0             ? "devices"
@@ -105,7 +105,7 @@ static void add_spec_element(struct edit *e, const char *path, size_t at, json_t
     json_decref(element);
 }
 
-/* Adds element to a list that the broker keeps, and takes ownership of it. */
+/* Adds element to the note's list for path, and takes ownership of element. */
 static void add_kept_element(struct edit *e, const char *path, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true), *k = get_kept_list(e, path);
@@ -251,8 +251,8 @@ static bool has_kept_device(const json_t *k, const char *path)
     return false;
 }
 
-/* Warns if the devices that the broker has bound differ from those in its list, because it knew only the nodes of its
- * own run. */
+/* Warns if the RDMA devices in the broker's note differ from the nodes that `hawser verbs spec` has mounted. They
+ * differ if devices were added after it ran. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
     const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");

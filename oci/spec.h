@@ -16,7 +16,7 @@ struct sbx_devs {
     size_t n;
 };
 /* Finds device files below root (hw_root_open()): those of GPUs, if NVIDIA's driver is loaded, and those of RDMA
- * devices. Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, also after
+ * devices. Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, even after
  * a failure. */
 int sbx_devs_find(struct sbx_devs *out, int root, const struct sbx_snapshot *s, const struct sbx_plan *p,
                   const struct hw_logger *log);

@@ -58,7 +58,7 @@ tidy --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extr
     --extra-arg=-include --extra-arg="$PWD/scripts/analyzer.h" --extra-arg="-I$PWD/lib" <"$build/lint-rest"
 # The analyzer takes nine tenths of the time. It is off for tests, because sanitizers check these while they run.
 tidy --checks=-clang-analyzer-* --extra-arg="-I$PWD/lib" <"$build/lint-tests"
-# clang-tidy prints the number of suppressed warnings to stderr. Everything else on stderr is an error.
+# clang-tidy prints the number of suppressed warnings to stderr. The rest of stderr is error messages.
 grep -v 'warnings\? \(generated\|treated\)\|^Suppressed\|^Use -header-filter' "$build/lint-stderr" >&2
 [ $failed = 0 ] && echo "lint: clean"
 exit $failed

@@ -20,7 +20,7 @@ if [ -z "$clang" ]; then
     exit 77
 fi
 {
-    echo "// Made by scripts/ptx.sh of gather.cu; edit that."
+    echo "// Generated from gather.cu by scripts/ptx.sh; edit gather.cu instead."
     # --cuda-path keeps clang from using an installed CUDA.
     "$clang" -x cuda --cuda-path=/var/empty --cuda-gpu-arch=sm_70 -Xclang -target-feature -Xclang +ptx70 \
         --cuda-device-only -nocudainc -nocudalib -O3 -Wall -Wextra -Werror -S -o - lib/mem/kernels/gather.cu |

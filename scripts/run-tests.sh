@@ -35,10 +35,10 @@ if [ -n "${WITHOUT-}" ]; then
     set -- "$@" $(meson test -C "$build" --no-rebuild --list 2>/dev/null | sed 's,.* / ,,' | grep -vE "$WITHOUT")
 fi
 
-# summary.py and not meson decides whether tests passed: it reads the TAP, and treats exit status 77 with protocol 'tap' as a skip.
+# summary.py, not meson, decides whether tests passed: it reads the TAP, and treats exit status 77 with protocol 'tap' as a skip.
 $run meson test -C "$build" --print-errorlogs "$@"
 # Tests that failed without a sanitizer's report are run again, one at a time, because the machine may have stalled. The
-# summary reports those that pass then as unstable.
+# summary reports those that then pass as unstable.
 names=$(python3 "$here/summary.py" --again "$log")
 if [ -n "$names" ]; then
     mv "$log" "$build/meson-logs/first.json"

@@ -230,7 +230,8 @@ int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return 0;
 }
 
-/* Ignores the speed, duplex and lanes if the current speed is unknown (SPEED_UNKNOWN), as while the link is down. */
+/* Ignores the speed, duplex and lanes if the current speed is unknown (SPEED_UNKNOWN), for example while the link is
+ * down. */
 bool sb_same_modes(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now)
 {
     const struct nlattr *x;
@@ -273,8 +274,8 @@ static bool has_number(const struct sb_blob *b, uint32_t number)
     return false;
 }
 
-/* Removes contexts that did not exist before. Fails if a context was removed, because the ioctl cannot create a context
- * with a given number. */
+/* Removes contexts that did not exist before. Fails if a context that existed before is missing, because the ioctl
+ * cannot create a context with a given number. */
 int sb_write_contexts(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     (void)a;

@@ -201,8 +201,7 @@ int sb_write_rules(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- tunables, time stamps ------------------------------------------------------------------------------ */
 
-/* struct ethtool_tunable and the content of its flexible array, because a struct with such an array cannot be
- * embedded. */
+/* struct ethtool_tunable with an array of fixed size in place of its flexible array. */
 struct tunable {
     uint32_t cmd, id, type_id, len;
     uint8_t value[8];

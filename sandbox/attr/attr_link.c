@@ -238,8 +238,8 @@ static const struct nlattr *find_nested(const struct nlattr *nest, int type)
     return NULL;
 }
 
-/* Adds a VLAN device's settings, which are set as changes. Flags have a mask, which the kernel reports as all ones but
- * does not accept in this form. */
+/* Adds the changes that turn a VLAN device's settings `now` into `was`. The kernel reports the mask of the flags as all
+ * ones, but does not accept this mask in a request. */
 static void put_vlan(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now)
 {
     const struct nlattr *x = find_nested(was, IFLA_VLAN_FLAGS), *y = find_nested(now, IFLA_VLAN_FLAGS);

@@ -75,7 +75,7 @@ int sb_read_queues(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *ou
     return rc;
 }
 
-/* Returns the value in the line for path, which is valid as long as the blob, or NULL if there is no such line. */
+/* Returns the value in the line for path, or NULL if there is no such line. The value is a part of the blob. */
 static const char *find_line(const struct sb_blob *b, const char *path, size_t len, size_t *n)
 {
     for (const char *p = (const char *)b->p, *end = p + b->n; p < end;) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Queueing disciplines, classes and filters. The kernel removes all of them when a device changes its namespace
- * (dev_shutdown() in __dev_change_net_namespace()). Those of a container therefore do not arrive here, and those of the
- * host must be created again. The messages that the kernel sends to describe them are almost the requests that create
- * them. Objects that cannot be created in this way, such as a filter with a BPF program, remain missing and are
- * reported.
+ * (dev_shutdown() in __dev_change_net_namespace()). A container's objects therefore do not return with the device, and
+ * the host's objects must be created again. The messages that the kernel sends to describe them are almost the requests
+ * that create them. Objects that cannot be created in this way, such as a filter with a BPF program, remain missing and
+ * are reported.
  */
 #include "sandbox/attr/attr.h"
 
@@ -191,8 +191,8 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
     return same;
 }
 
-/* Corrects the differences between a description and a request. A filter's flags report whether the device does the
- * work, which cannot be set. htb reports its full version but expects only the first part of it. */
+/* Replaces values that the kernel reports by those that it accepts in a request. Removes the flags that report whether
+ * a filter is in hardware. htb reports its full version but expects only the major version. */
 static void fix_up(struct nlmsghdr *h)
 {
     static const struct {

@@ -93,8 +93,8 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Checks that no NIC belongs to container id. Such a NIC may be here if that container's move or restore was
- * interrupted or failed. */
+/* Checks that none of the NICs to move belongs to container id. Such a NIC may be here if that container's move or
+ * restore was interrupted or failed. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
@@ -423,7 +423,7 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
-/* Copies the IPv4 routes that use this device and have a gateway to a table of the container. */
+/* Copies to a table of the container the IPv4 routes that use this device and have a gateway. */
 static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 {
     for (size_t i = 0; i < m->j.n; i++) {
@@ -481,7 +481,7 @@ static int route_by_source(struct mover *m, size_t at)
     *f = (struct fib_rule_hdr){.family = AF_INET, .src_len = 32, .action = FR_ACT_TO_TBL};
     mnl_attr_put_u32(h, FRA_SRC, htonl(addr));
     mnl_attr_put_u32(h, FRA_TABLE, table);
-    /* before the rule for table main, which has 32766 (net/ipv4/fib_rules.c) */
+    /* precedes the rule for table main, which has priority 32766 (net/ipv4/fib_rules.c) */
     mnl_attr_put_u32(h, FRA_PRIORITY, 32765);
     return make_rule(m, h);
 }

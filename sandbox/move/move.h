@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves NICs into a container's network namespace and back, with their settings. Before anything changes, the
- * previous state is written to a journal, one file per container (see journal.h), so that sb_restore() can restore it
- * regardless of which process dies and when. docs/sandbox.md lists what moves with a NIC and what does not.
+ * Moves NICs into a container's network namespace and back, with their settings. Before anything changes, the previous
+ * state is written to a journal, one file per container (see journal.h), so that sb_restore() can restore it regardless
+ * of which process dies and when. docs/sandbox.md lists what moves with a NIC and what does not.
  *
  * Call these functions as root in the host's network namespace, where the NICs are. The calling thread temporarily
- * enters the container's namespace. sb_move() and sb_restore() wait up to a minute for other calls of the two with the
- * same journal folder.
+ * enters the container's namespace. Calls of sb_move() and sb_restore() with the same journal folder wait up to a
+ * minute for each other.
  */
 #ifndef HW_SANDBOX_MOVE_H
 #define HW_SANDBOX_MOVE_H
@@ -57,7 +57,8 @@ uint64_t sb_process_start(pid_t pid);
 /* Moves all the NICs or none. After an error everything is restored, or hw_error() says that restoring failed and
  * sb_restore() must be called. Errors include -EINVAL; -ENODEV for an unknown NIC; -EBUSY if a NIC belongs to another
  * container, is a port of a bridge or bond, or (without force) is needed here; -EEXIST if there is a journal for that
- * ID or the container has a device with that name; -ESRCH or -ENOENT for an unknown namespace; and -EPERM. */
+ * ID or the container already has a device with the name of a NIC; -ESRCH or -ENOENT for an unknown namespace; and
+ * -EPERM. */
 int sb_move(const struct sb_move_options *o);
 
 struct sb_restore_options {
@@ -75,7 +76,7 @@ struct sb_restore_options {
  * later call continues. */
 int sb_restore(const struct sb_restore_options *o, unsigned *lost);
 
-/* Waits until the container has ended, and then restores. If the namespace was specified by a process, the container
+/* Waits until the container has ended, and then restores. If the namespace was specified as a process, the container
  * has ended when the process has. Otherwise it has ended when the namespace's path is gone or belongs to another
  * namespace, and no process is in the namespace. stop_fd is -1 or a file descriptor; when it becomes readable, returns
  * -ECANCELED without restoring. Fails with -ENOENT if there is no journal. Also returns 0 if another process has
@@ -105,9 +106,9 @@ struct sb_status {
     char error[HW_ERR_TEXT]; /* reason for SB_STATE_UNREADABLE */
 };
 
-/* Calls each for every journal in the folder (SB_JOURNAL_DIR if NULL), or only for the journal of id. *s is valid
- * during the call. A nonzero result of each, except -ENOENT, ends the iteration and is returned. Without id, returns 0
- * if there is no folder. With id, returns -ENOENT if there is no journal for that ID. */
+/* Calls each() for every journal in the folder (SB_JOURNAL_DIR if NULL), or only for the journal of id. *s is valid
+ * during the call. A nonzero result of each(), except -ENOENT, ends the iteration and is returned. Without id, returns
+ * 0 if there is no folder. With id, returns -ENOENT if there is no journal for that ID. */
 int sb_status(const char *journal_dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg);
 /* An address of a NIC that is in a container. */
 struct sb_taken {
@@ -117,8 +118,8 @@ struct sb_taken {
     const uint8_t *addr;
     unsigned prefix;
 };
-/* Calls each for every address of a NIC that moved from the caller's network namespace to a container that is running
- * (SB_STATE_RUNNING). addr has 4 or 16 bytes. A nonzero result of each, except -ENOENT, ends the iteration and is
+/* Calls each() for every address of a NIC that moved from the caller's network namespace to a container that is running
+ * (SB_STATE_RUNNING). addr has 4 or 16 bytes. A nonzero result of each(), except -ENOENT, ends the iteration and is
  * returned. */
 int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg);
 /* Returns "running", "ended", "under way", "broken" or "unreadable". */

@@ -22,8 +22,8 @@ void sb_ns_close(struct sb_ns *n);
 /* Opens the calling thread's namespace. */
 int sb_ns_own(struct sb_ns *n);
 /* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. path receives its path. If it is
- * the namespace of a process, *holder and *start receive the process and its start time. Since Linux 5.3, it is
- * verified that the PID belonged to the same process throughout. */
+ * the namespace of a process, *holder and *start receive the process and its start time. On Linux 5.3 and later, also
+ * verifies that the PID belonged to the same process throughout. */
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start);
 /* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
  * if none of these refers to the namespace. */
@@ -35,8 +35,8 @@ bool sb_ns_inhabited(const struct sb_ns_id *id);
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b);
 /* Returns the file descriptor of the namespace's sysfs (see ident.h), which n owns, or -errno. */
 int sb_ns_sysfs(struct sb_ns *n);
-/* Calls fn for each network namespace that any thread in /proc is in, or that any process there has a file descriptor
- * of. A result of fn other than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
+/* Calls fn for each network namespace that a thread in /proc is in, or to which a process there has a file descriptor.
+ * A result of fn other than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 
 /* sb_pin() keeps a namespace as DIR/ID.netns. sb_unpin() releases it if it is kept. */
@@ -48,10 +48,10 @@ bool sb_ended(const struct sb_journal *j);
 
 /* ---- RDMA devices (netdev_rdma.c) ---------------------------------------------------------------- */
 
-/* Adds the RDMA devices that move with the NICs to j, according to `how`. */
+/* Adds to j the RDMA devices that move with the NICs, according to `how`. */
 int sb_rdma_plan(struct sb_journal *j, enum sb_rdma how, const struct hw_logger *log);
-/* Moves an RDMA device, which keeps its index, from the namespace `from` to another one and gives it this name. Fails
- * with -ENODEV if the device is not in `from`. */
+/* Moves an RDMA device, which keeps its index, from the namespace `from` to the namespace `to`, and gives the device
+ * this name. Fails with -ENODEV if the device is not in `from`. */
 int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 
 /* ---- finding a NIC (move_find.c) ------------------------------------------------------------------ */

@@ -299,7 +299,7 @@ int sb_unpin(int dir, const char *id)
     pin_path(path, dir, id);
     while (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
         ;
-    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that it is not a mount point, or no longer one */
+    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that the path is not a mount point */
         return hw_fail(-errno, "releasing the container's network namespace: %s", strerror(errno));
     if (unlink(path) < 0 && errno != ENOENT)
         return hw_fail(-errno, "removing %s.netns from the journal folder: %s", id, strerror(errno));

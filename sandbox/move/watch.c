@@ -18,7 +18,7 @@
 static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     HW_AUTO_CLOSE int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
-    /* sb_ended() is called after pidfd_open(), because the PID might have been reused before. */
+    /* sb_ended() is called after pidfd_open(), because the PID might have been reused before that call. */
     while (!sb_ended(j) && sb_journal_there(dir, id)) {
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
         int n = poll(p, 2, LOOK_MS);

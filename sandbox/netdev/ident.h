@@ -21,7 +21,7 @@ int sb_sysfs_open(int ns);
  * Both pointers may be NULL. Reads through the returned file descriptor refer to that device even if it is renamed.
  * Fails with -ENODEV or another -errno. */
 int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index);
-/* Finds the device with that identity, first under the name hint, which may be NULL. Returns 0 and stores its current
+/* Finds the device with that identity, first under the name `hint`, which may be NULL. Returns 0 and stores its current
  * name and index, or fails with -ENODEV or another -errno. */
 int sb_ident_find(int sysfs, uint64_t ident, const char *hint, char name[IFNAMSIZ], int *index);
 

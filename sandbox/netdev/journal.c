@@ -11,8 +11,8 @@
 
 enum payload { NOTHING, TEXT, MESSAGE };
 
-/* In the order of enum sb_kind. of_nic: the field NIC is a number and not '-'. step: the record comes after `begin`;
- * all other records come before it. */
+/* The rows are in the order of enum sb_kind. of_nic: the field NIC is a number and not '-'. step: the record comes
+ * after `begin`; all other records come before it. */
 static const struct {
     const char *name;
     enum payload payload;

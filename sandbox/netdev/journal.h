@@ -5,12 +5,12 @@
  *
  *     CRC KIND NIC PAYLOAD
  *
- * CRC has 8 hexadecimal digits. It is the CRC-32 of everything after the space behind it up to the newline, seeded with
- * the CRC of the previous line, so that a changed or moved line, or a gap, is detected. NIC is the number of the NIC,
- * in the order of the `link` lines, or '-'. PAYLOAD is text or an rtnetlink message in hexadecimal, and may be empty.
- * Each line is on disk before the step that it announces, but a restore also takes steps that cannot be written. An
- * incomplete last line was never acted on and is ignored. Any other fault makes the whole journal unreadable (-EBADMSG,
- * or -EPROTONOSUPPORT for another version).
+ * CRC has 8 hexadecimal digits. It is the CRC-32 of "KIND NIC PAYLOAD", seeded with the CRC of the previous line, so
+ * that a changed or moved line, or a gap, is detected. NIC is the number of the NIC, in the order of the `link` lines,
+ * or '-'. PAYLOAD is text or an rtnetlink message in hexadecimal, and may be empty. Each line is on disk before the
+ * step that it announces, but a restore also takes steps whose lines could not be written. An incomplete last line was
+ * never acted on and is ignored. Any other fault makes the whole journal unreadable (-EBADMSG, or -EPROTONOSUPPORT for
+ * another version).
  */
 #ifndef HW_SANDBOX_JOURNAL_H
 #define HW_SANDBOX_JOURNAL_H
@@ -73,8 +73,8 @@ struct sb_jnic {
     char as[IFNAMSIZ];
     uint64_t ident; /* 0 if unknown */
     int there;      /* the index announced by SB_MOVE; 0 if none was announced */
-    /* when read: a default route in the main or default table goes over this NIC, possibly from a router
-     * advertisement */
+    /* when the state was read, a default route in the main or default table went over this NIC; it may come from a
+     * router advertisement */
     bool gateway;
 };
 

@@ -107,7 +107,8 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
     return 0;
 }
 
-/* The holder of the folder's lock also holds this lock while it works, and sb_journal_locked() only tests it. */
+/* A process that has locked the journals' folder also holds this lock while it works on the journal.
+ * sb_journal_locked() only tests this lock. */
 static int lock_journal(int fd, const char *id)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

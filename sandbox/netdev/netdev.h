@@ -47,7 +47,7 @@ struct sb_map {
         int from, to; /* to is 0 if the device no longer exists */
         const char *from_name, *to_name;
     } dev[SB_NICS_MAX];
-    bool others;      /* keep devices that are not in the map; otherwise they are -ENODEV */
+    bool others;      /* keep devices that are not in the map; otherwise they cause -ENODEV */
     uint64_t elapsed; /* seconds since the message was read, which are subtracted from lifetimes */
     bool skip6;       /* leave out IPv6 routes and rules */
     bool nodad;       /* skip duplicate address detection for IPv6 addresses, because they were in use until now */
@@ -108,7 +108,7 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* Adds or removes a rule. Succeeds if the rule already exists or does not exist, respectively. */
 int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten);
-/* Sends h, which creates an address, neighbour, route or rule. Succeeds if it already exists. */
+/* Sends h, which creates an address, neighbour, route or rule. Succeeds if the object already exists. */
 int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */

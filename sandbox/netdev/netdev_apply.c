@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define REQUEST_MAX 1024
-/* ms. An IPv6 route with a preferred source must wait for the address's duplicate address detection, which takes a
+/* ms. An IPv6 route with a preferred source must wait for the duplicate address detection of this source, which takes a
  * second or two. */
 #define DAD_MS 4000
 

@@ -522,7 +522,7 @@ int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb
     } else if (kind == SB_ROUTE) {
         ((struct rtmsg *)to)->rtm_flags &= RTNH_F_ONLINK;
     } else if (kind == SB_RULE) {
-        /* `ip rule` sets no other flag; most of them report state, such as a missing device or goto target */
+        /* `ip rule` sets no other flag; most other flags report state, such as a missing device or goto target */
         ((struct fib_rule_hdr *)to)->flags &= FIB_RULE_INVERT;
     }
     const struct nlattr *a;

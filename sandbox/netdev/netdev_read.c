@@ -27,7 +27,7 @@ struct link_sink {
     int (*fn)(const struct sb_link *l, void *arg);
     void *arg;
     struct sb_journal *j; /* the link becomes the next NIC of this journal; may be NULL */
-    bool many;            /* skip links that cannot be parsed, because all links are read */
+    bool many;            /* set when all links are listed: skip links that cannot be parsed */
 };
 
 static int on_netdev_link(const struct nlmsghdr *h, void *arg)
@@ -209,7 +209,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
              : kind == SB_ROUTE ? "routes"
                                 : "rules");
     for (int i = 0; i < TRIES; i++) {
-        /* The header of this kind. All of them begin with the family. */
+        /* The header of this kind of message. The headers of all four kinds begin with the family. */
         size_t head = kind == SB_ADDR    ? sizeof(struct ifaddrmsg)
                       : kind == SB_NEIGH ? sizeof(struct ndmsg)
                       : kind == SB_ROUTE ? sizeof(struct rtmsg)

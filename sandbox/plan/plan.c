@@ -180,7 +180,7 @@ static const char *find_unfit_reason(const struct work *w, size_t net)
 
 static bool is_snapshot_gpu(const struct sbx_pci *d);
 
-/* Returns true if a GPU is below the same root complex as the NIC, or below the same switch. */
+/* Returns true if a GPU is below the same PCI root complex as the NIC. */
 static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
 {
     for (size_t i = 0; d->pci >= 0 && i < w->s->n_pci; i++) {
@@ -257,7 +257,7 @@ static int apply_nic_annotation(struct work *w, size_t i)
 
 /* ---- RDMA devices --------------------------------------------------------------------------- */
 
-/* Returns true if the GID's NIC is in the sandbox and, with v4, the GID is RoCE v2 over IPv4. */
+/* Returns true if the GID's NIC is in the sandbox and, if v4 is set, the GID is RoCE v2 over IPv4. */
 static bool gid_usable(const struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_gid *g, bool v4)
 {
     int net = g->ndev[0] ? sbx_find_net(s, g->ndev) : -1;
@@ -313,7 +313,7 @@ static bool has_port(const struct sbx_plan_rdma *r, unsigned port)
     return false;
 }
 
-/* Chooses the ports of device r. If was is not NULL, chooses only among the ports of was. */
+/* Chooses the ports of device r. If `was` is not NULL, chooses only among its ports. */
 static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was)
 {
     const struct sbx_rdma *d = &w->s->rdma[r];

@@ -20,7 +20,7 @@ struct sbx_want {
     const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
     /* peer that was asked, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
     const char *peer;
-    const char *bootstrap; /* the address at which the nodes meet, whose NIC stays; NULL if not specified */
+    const char *bootstrap; /* the address at which the nodes meet; its NIC stays outside; NULL if not specified */
     bool require_ipv4;     /* treat a NIC without an IPv4 address as an error */
     bool force;            /* include NICs with a default route or the bootstrap address */
     bool keep_nics;        /* show every NIC's PCI device in sysfs, so that NCCL also sees unusable NICs */
@@ -41,7 +41,7 @@ struct sbx_plan_rdma {
 };
 struct sbx_plan_gpu {
     char at[HW_BDF_TEXT];
-    int ordinal, pci; /* ordinal is -1 if it is not a CUDA GPU */
+    int ordinal, pci; /* ordinal is -1 if the GPU is not one of CUDA's */
     char why[SBX_WHY];
 };
 

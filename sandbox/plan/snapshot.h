@@ -52,8 +52,8 @@ struct sbx_netdev {
     char name[SBX_NAME];
     char *path;
     int pci;                              /* index in sbx_snapshot.pci of the PCI function above it; -1 if none */
-    char driver[SBX_NAME], bus[SBX_NAME]; /* of its device, such as "virtio_net" and "virtio"; "" if none */
-    /* the interface that contains it, and the first interface below it; "" if none */
+    char driver[SBX_NAME], bus[SBX_NAME]; /* of the interface's device, such as "virtio_net" and "virtio"; "" if none */
+    /* the interface that contains this one, and the first interface below this one; "" if none */
     char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
     struct sbx_attrs attr; /* address, mtu, speed, flags, operstate, dev_port and others */
@@ -109,7 +109,7 @@ struct sbx_take {
     bool no_addresses; /* leave out MAC and IP addresses, GIDs, GUIDs, and the host's name in node_desc */
 };
 
-/* Takes a snapshot from root (hw_root_open()). The caller frees out, also after a failure. */
+/* Takes a snapshot from root (hw_root_open()). The caller frees out, even after a failure. */
 int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take *opt);
 /* Reads again what changes when NICs move: the files of each NIC i with moved[i] set, and the GIDs of every RDMA
  * device. sysfs is a file descriptor of the sysfs of the NICs' current network namespace. An RDMA device that is not in
@@ -118,7 +118,7 @@ int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved);
 /* Writes the snapshot as JSON. */
 int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out);
 /* Parse untrusted text. Fail with -EINVAL or -E2BIG and a text that says where the error is, or with another -errno.
- * The caller frees out, also after a failure. */
+ * The caller frees out, even after a failure. */
 int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len);
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file);
 void sbx_snapshot_free(struct sbx_snapshot *s);

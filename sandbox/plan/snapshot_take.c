@@ -102,9 +102,9 @@ static void *alloc_snapshot_array(size_t n, size_t size, int *rc)
 
 /* ---- PCI ------------------------------------------------------------------------------------ */
 
-/* Reads the configuration space, in which hwloc looks up the bridges' buses and links. It has 64 bytes without
- * privilege, and up to 4096 with it. At most 256 bytes are read, because the extended capabilities contain serial
- * numbers. */
+/* Reads the configuration space, in which hwloc looks up the bridges' buses and links. An unprivileged process can read
+ * 64 bytes of it, and root up to 4096. At most 256 bytes are read here, because the extended capabilities contain
+ * serial numbers. */
 static int take_pci_config(const struct take *t, struct sbx_pci *d)
 {
     uint8_t buf[256];
@@ -242,8 +242,8 @@ static int take_addrs(const struct take *t)
 
 static const char zero_gid[] = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-/* Reads the nonzero GIDs. The type and ndev of an unused entry read as EINVAL (drivers/infiniband/core/sysfs.c,
- * _show_port_gid_attr()), and so does ndev on InfiniBand. */
+/* Reads the nonzero GIDs. Reading the type or ndev of an unused entry fails with EINVAL
+ * (drivers/infiniband/core/sysfs.c, _show_port_gid_attr()), and so does reading ndev on InfiniBand. */
 static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
 {
     struct hw_names l __attribute__((cleanup(hw_names_free))) = list_sysfs_folder(t, dir, "gids");

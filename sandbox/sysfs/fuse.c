@@ -145,8 +145,8 @@ static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .release = on_release,
                                                   .init = on_init};
 
-/* Redirects the standard descriptors, which may be a terminal or a pipe that a reader reads to its end, to /dev/null,
- * and reports to the waiting process that the tree is mounted. */
+/* Redirects the standard descriptors to /dev/null, because they may be a terminal or a pipe that a reader reads to its
+ * end, and reports to the waiting process that the tree is mounted. */
 static int detach_and_notify(const struct sbx_fuse *f)
 {
     int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -7,7 +7,7 @@
 #include "sandbox/plan/plan.h"
 #include "sandbox/sysfs/tree.h"
 
-/* Builds the tree. If plan is NULL, the tree has everything in the snapshot. The caller calls sbx_tree_free(), also
+/* Builds the tree. If plan is NULL, the tree has everything in the snapshot. The caller calls sbx_tree_free(), even
  * after a failure. */
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan);
 

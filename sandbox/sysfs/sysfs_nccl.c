@@ -180,7 +180,7 @@ static void write_cpu_elements(struct xml *x)
     for (size_t i = 0; i < s->n_pci; i++) {
         if (!x->done[i] || x->up[i] >= 0)
             continue;
-        /* the first element of a NUMA node writes the elements of the whole node */
+        /* when the first element of a NUMA node is reached, all elements of the node are written */
         const char *numa = numa_of_pci(&s->pci[i]);
         const char *map = NULL;
         for (size_t k = 0; k < s->n_numa; k++)

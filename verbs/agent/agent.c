@@ -46,8 +46,8 @@ struct agent {
     struct vb_agent_options o;
     struct vb_policy *policy; /* the policy after a reload, or NULL if o.policy is the caller's */
     int listener, stop;       /* stop is an eventfd that ends the brokers; it stays unreadable if the agent dies */
-    bool leaving;             /* ends after all waiting runtimes were served; the brokers continue */
-    bool ending;              /* ends the brokers, even if programs are still running */
+    bool leaving;             /* the agent ends after all waiting runtimes were served; the brokers continue */
+    bool ending;              /* the brokers end too, even if programs are still running */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
@@ -378,7 +378,7 @@ static void reload_agent_policy(struct agent *a)
     SAY(a, HAWSER_LOG_INFO, "reloaded %s for containers that start from now on", a->o.policy_file);
 }
 
-/* Positions in the poll set of run_agent_loop(). The incomplete runtimes and the brokers follow. */
+/* Positions in the poll set of run_agent_loop(). The runtimes with incomplete messages and the brokers follow. */
 enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
 
 static bool has_pending_runtimes(const struct agent *a)

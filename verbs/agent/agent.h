@@ -41,7 +41,7 @@ bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len);
 /* Parses a runtime's message. Sets *whole to false if the message is incomplete. fds is the number of descriptors that
  * were sent with the message, and *which is set to the index of the listener. Keeps only the annotations with the
  * prefix "hawser.verbs.", except "hawser.verbs.spec"; "hawser.verbs.policy" becomes c->section. Annotations are
- * untrusted. Fails with -EINVAL, -E2BIG or -ENOMEM. After 0, c->listener is -1, and the caller must call
+ * untrusted. Fails with -EINVAL, -E2BIG or -ENOMEM. On success, c->listener is -1, and the caller must call
  * vb_container_free(). */
 int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_container *c, unsigned *which, bool *whole);
 /* Frees the members of c and closes its descriptors. */
@@ -53,7 +53,7 @@ void vb_container_free(struct vb_container *c);
  * kills the new process when the calling process ends.
  *
  * If this function or the new process fails, the listener is closed, so that RDMA calls of the container's programs
- * fail with ENOSYS. The new process logs the reason of its failure. */
+ * fail with ENOSYS. The new process logs the reason for its failure. */
 #define VB_JOINED 3
 int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid);
 /* Returns an explanation to append to the signal's number in a log line about the end of a broker. Returns an empty

@@ -57,11 +57,11 @@ const struct vb_filter_rule vb_filter_rules[] = {
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
     /* The rule does not check the address family, because no other protocol with this number is in use. */
     {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
-    /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse calls that remove,
-     * replace or protect mappings below VB_WALL_END. The destination of mremap() is also checked, because mremap() may
-     * unmap it even if it then fails (mm/mremap.c). brk() can unmap addresses above the end of the program's data.
-     * trace.c checks this end, so PR_SET_MM, which could change it, is refused. Tagged addresses are refused because
-     * they would not match these comparisons. */
+    /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse calls that unmap or
+     * replace mappings below VB_WALL_END or change their protection. The destination of mremap() is also checked,
+     * because a mremap() that fails may have unmapped it (mm/mremap.c). brk() can unmap addresses above the end of the
+     * program's data. trace.c checks this end, so PR_SET_MM, which could change it, is refused. ARCH_ENABLE_TAGGED_ADDR
+     * is refused because tagged addresses would not match these comparisons. */
     {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},
     {"shmat", EPERM, {{1, BELOW}, {2, SHM_REMAP, SHM_REMAP}}},
     {"munmap", EPERM, {{0, BELOW}}},

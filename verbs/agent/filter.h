@@ -12,8 +12,9 @@
  *   runtime uses libseccomp's default action.
  *
  * The broker is not notified of an open() for only reading or only writing, or of openat2(). The installer of the
- * filter must therefore make sure, by mounting with nodev, that the program cannot open a device node directly. For a
- * descriptor that the broker did not open, such an ioctl() fails with ENOTTY, and the kernel executes the write().
+ * filter must therefore make sure, by mounting with nodev, that the program cannot open a device node directly. On a
+ * descriptor that the broker did not open, ioctl() with RDMA_VERBS_IOCTL fails with ENOTTY, and the kernel executes
+ * write().
  */
 #ifndef HW_VERBS_FILTER_H
 #define HW_VERBS_FILTER_H

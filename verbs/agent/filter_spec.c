@@ -160,8 +160,8 @@ static void append_with_condition(struct join *j, const json_t *entry, json_t *c
  * condition is false if one of its bits differs or, for a block of addresses, if the address is below or above the
  * block. If a rule has no conditions, nothing is appended.
  *
- * Simpler conditions would be equivalent, but libseccomp 2.5 does not return for two rules that begin alike and then
- * test different arguments. */
+ * Simpler conditions would be equivalent, but libseccomp 2.5 never returns if two rules begin alike and then test
+ * different arguments. */
 static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
                                  const struct vb_filter_rule *from)
 {

@@ -108,8 +108,8 @@ static int choose_user(uid_t *out)
     return rc ? hw_fail(rc, "cannot choose a user for the broker: %s", hw_errno_text(-rc)) : 0;
 }
 
-/* Unblocks all signals, resets SIGTERM and SIGINT, ignores SIGPIPE, and detaches from the terminal. If parent is not 0,
- * the kernel kills this process when its parent ends. */
+/* Unblocks all signals, resets SIGTERM and SIGINT to their default actions, ignores SIGPIPE, and detaches from the
+ * terminal. If parent is not 0, the kernel kills this process when its parent ends. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;
@@ -125,8 +125,8 @@ static int detach_broker(pid_t parent)
     return 0;
 }
 
-/* Sets up and runs the broker. Returns 1 if the container already has a broker, which has accepted the listener, or 0
- * when the broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
+/* Sets up and runs the broker. Returns 1 if the container's existing broker has accepted the listener, 0 when this
+ * broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {

@@ -21,7 +21,7 @@ bool vb_state_whole(struct vb_state_scan *s, const char *text, size_t len)
             s->string = !s->string;
         } else if (!s->string) {
             s->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-            /* Text that begins with a character other than white space or a brace cannot become an object. */
+            /* Text that begins with neither white space nor an opening brace or bracket cannot become an object. */
             s->whole = s->depth <= 0 && !strchr(" \t\r\n", c);
         } else {
             continue;

@@ -37,7 +37,7 @@ static void raise_broker_fd_limit(void)
     }
 }
 
-/* Adds a listener. After 0, the broker owns fd. */
+/* Adds a listener. On success, the broker owns fd. */
 static int add_listener(struct vb_broker *b, int fd)
 {
     if (b->n_listeners == VB_LISTENERS_MAX)
@@ -91,7 +91,7 @@ static int watch_all(struct vb_broker *b)
     return watch_broker_fd(b, b->o->stop);
 }
 
-/* Starts the tracer. Call it last, when everything that the tracer inherits exists. */
+/* Starts the tracer. Must be called after everything that the tracer inherits has been created. */
 static int start_tracer(struct vb_broker *b)
 {
     struct vb_lookups l;
@@ -187,7 +187,7 @@ static int listen_on(struct vb_broker *b, int *l, uint32_t events)
 {
     struct vb_call call = {.listener = *l};
     if (!(events & EPOLLIN)) {
-        struct pollfd p = {.fd = *l}; /* the event may be of a closed descriptor with the same number */
+        struct pollfd p = {.fd = *l}; /* the event may belong to a closed descriptor with the same number */
         if (poll(&p, 1, 0) == 1 && p.revents & POLLHUP)
             end_listener(b, l);
         return b->n_listeners ? 0 : 1;
@@ -235,9 +235,9 @@ static int run_broker_loop(struct vb_broker *b)
             if (rc)
                 return rc < 0 ? rc : 0;
         }
-        /* New listeners are received last. A later event in this batch may be of a stub's descriptor that was closed
-         * meanwhile. If a new listener had the same number, the broker would take the event for a notification and
-         * block. */
+        /* New listeners are received last. A later event in this batch may belong to a stub's descriptor that was
+         * closed meanwhile. If a new listener had the same number, the broker would take the event for a notification
+         * and block. */
         if (joins)
             take_listener(b);
         if (b->now - swept >= VB_CACHE_NS / 2) {

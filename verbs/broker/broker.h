@@ -62,9 +62,9 @@ struct vb_broker_options {
     bool guarded;          /* drop capabilities and restrict system calls after setup (guard.h) */
 };
 
-/* Runs the broker until the last program under the container's filters has exited or o->stop becomes readable. After
- * the latter, the applications' system calls of which the filters notify the broker fail with ENOSYS, and the kernel
- * frees objects when the applications close their files. Returns 0 or -errno.
+/* Runs the broker until the last program under the container's filters has exited or o->stop becomes readable. In the
+ * latter case, the system calls that the filters pass to the broker then fail with ENOSYS, and the kernel frees objects
+ * when the applications close their files. Returns 0 or -errno.
  *
  * Does not change namespaces. For some device operations the kernel checks the network namespace of the caller, which
  * must be the container's. */

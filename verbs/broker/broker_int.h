@@ -22,7 +22,7 @@
 #define VB_JOBS_MAX      4096
 #define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */
 /* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
- * lead to a refusal. If both, the kernel lists the objects again in any case. */
+ * lead to a refusal. If both apply, the kernel lists the objects again regardless of the age. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
@@ -95,7 +95,7 @@ struct vb_worker {
     struct vb_job *running;
     int device;      /* the device at VB_STUB_FD in the stub's table, or -1 */
     uint64_t used;   /* time when the device was last used */
-    unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
+    unsigned given;  /* how many descriptors of a request are in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
     uint64_t looked; /* time of the stub's last call, or of the last check whether the stub is the only thread left */
     bool unlimited;  /* the stub could lock memory without limit when it was injected (check_rights()) */
@@ -143,16 +143,15 @@ struct vb_broker {
 };
 
 /* contexts.c */
-/* Creates the context of the open file fd. watch is the inotify watch that reports when the file is closed. After 0,
- * the context owns the watch. */
+/* Creates the context of the open file fd. watch is the inotify watch that reports when the file is closed. */
 int vb_context_new(struct vb_broker *b, int fd, int watch, struct vb_slot *slot, pid_t opener, struct vb_context **out);
 /* Returns the context with the inode of fd, or NULL if the broker did not open the file. */
 struct vb_context *vb_context_of(struct vb_broker *b, int fd);
 /* Reads the events of inotify and frees the contexts whose files were closed. */
 void vb_contexts_ended(struct vb_broker *b);
 void vb_contexts_free(struct vb_broker *b);
-/* Fetches descriptor `theirs` of thread tid. Fails with -ENOTTY if the broker did not open the file, and with -EBADF if
- * the thread has no such descriptor, or with another -errno. *fd belongs to the cache and is valid until the next
+/* Fetches descriptor `theirs` of thread tid. Fails with -ENOTTY if the broker did not open the file, with -EBADF if the
+ * thread has no such descriptor, or with another -errno. *fd belongs to the cache and is valid until the next
  * vb_fetch(), vb_cache_put() or vb_cache_sweep(). */
 int vb_fetch(struct vb_broker *b, pid_t tid, int theirs, int *fd, struct vb_context **c);
 /* Fetches a descriptor of any file. Returns a descriptor that the caller must close, or -errno. */
@@ -178,14 +177,14 @@ void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_contex
 /* Reports a refusal to the operator. rule and text are the reason. */
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc);
-/* As vb_refused(), but does not ask the tracer for the program's name, because the tracer does not answer. */
+/* Like vb_refused(), but without the program's name. Used if the tracer, which supplies the name, does not answer. */
 void vb_refused_unnamed(struct vb_broker *b, pid_t tid, const char *command, const char *text, int rc);
 void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
-/* Replaces the program's descriptors in r with descriptors of the broker. After 0, the caller must call vb_swap_back().
- * Fails with -EBADF if the program has no such descriptor, with -ENOENT if the program no longer waits, and with
- * -EINVAL if there are too many descriptors. */
+/* Replaces the program's descriptors in r with descriptors of the broker. On success, the caller must call
+ * vb_swap_back(). Fails with -EBADF if the program has no such descriptor, with -ENOENT if the program no longer waits,
+ * and with -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
@@ -215,9 +214,9 @@ bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t ag
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
-/* Stores the worker with a stub in the program's memory in *out and returns 0. Returns 1 if the call needs no answer:
- * either a stub was injected and the program will repeat the call, or the program has already got an error. Otherwise
- * returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
+/* Stores in *out the worker whose stub is in the program's memory, and returns 0. Returns 1 if the call needs no
+ * answer: either a stub was injected and the program will repeat the call, or the program has already got an error.
+ * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
 /* Queues a copy of r for the stub. The notification is answered when the stub has run the copy, or at once if the
@@ -233,7 +232,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call);
 /* Frees the worker with this pidfd if its stub has ended. Returns false otherwise. */
 bool vb_worker_gone(struct vb_broker *b, int pidfd);
 void vb_workers_sweep(struct vb_broker *b);
-/* Removes devices that were not used recently from the tables of stubs. If all is true, removes all devices that are
+/* Removes from the stubs' tables the devices that were not used recently. If all is true, removes all devices that are
  * not in use. */
 void vb_workers_clear(struct vb_broker *b, bool all);
 /* Ends the workers of a listener's programs, or all workers if listener is -1. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The libraries of rxe and siw announce new work requests, or request a CQ's notification, by a write() of a command in
- * the old format. The kernel accepts such a write() only with the credentials of the process that opened the file
- * (ib_safe_file_access()), which is the tracer. Any process may send the same command by ioctl(), so the broker does
- * this for the application.
+/* The libraries of rxe and siw announce new work requests, or request a CQ's notification, by write(), the interface
+ * that preceded ioctl(). The kernel accepts such a write() only with the credentials of the process that opened the
+ * file (ib_safe_file_access()), which is the tracer. Any process may send the same command by ioctl(), so the broker
+ * does this for the application.
  *
  * The response is not written to the application. It would contain the position of the first bad inline work request,
  * and there are no inline work requests. rdma-core's providers do not read the response. */

@@ -17,12 +17,12 @@
 #define ANSWER_MS 5000
 #define LOCK_MS   10000
 #define ENDS_MS   2000
-#define WORDS_MAX 32768 /* limit of the bytes to compare; fits into a socket's buffer */
+#define WORDS_MAX 32768 /* limit of write_words() in bytes, which fit into a socket's buffer */
 
 enum { FD_LISTENER, FD_REPLY, FDS };
 
-/* Writes the names and values that determine a container's rules: if they are equal, the rules are equal. Returns the
- * length in bytes, or -E2BIG. */
+/* Writes the names and values that determine a container's rules. Programs with equal names and values have equal
+ * rules. Returns the length in bytes, or -E2BIG. */
 static int write_words(const struct vb_container *c, char out[WORDS_MAX])
 {
     size_t n = 0;
@@ -211,8 +211,7 @@ int vb_join_take(const struct vb_container *c, int *reply)
     static char theirs[WORDS_MAX], mine[WORDS_MAX];
     int fds[FDS];
     ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
-    if (fds[FD_LISTENER] < 0 ||
-        fds[FD_REPLY] < 0) { /* the datagram is malformed: any process that can reach the socket may send */
+    if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* a descriptor is missing */
         hw_close(&fds[FD_LISTENER]);
         return -EAGAIN;
     }

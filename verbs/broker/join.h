@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container has one broker, even if several of its programs have separate filters and listeners. A program that the
- * container runtime's exec starts joins the existing broker, so that quotas apply to the whole container. The broker
+ * A container has one broker, even if several of its programs have separate filters and listeners. A program started by
+ * the container runtime's exec joins the existing broker, so that quotas apply to the whole container. The broker
  * receives datagrams on the socket STATE/ID.join, to which only root may write. ECONNREFUSED means that the broker has
  * ended.
  *
  * If the broker of a container dies, the remaining objects of the container are no longer counted. The container then
- * gets no new broker as long as the program is running for which that broker was started. STATE/ID.lock contains the
- * process number and the start time of this program.
+ * gets no new broker as long as the program for which the dead broker was started is running. STATE/ID.lock contains
+ * the process number and the start time of this program.
  */
 #ifndef HW_VERBS_JOIN_H
 #define HW_VERBS_JOIN_H

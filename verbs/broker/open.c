@@ -63,7 +63,7 @@ static void may_open(struct vb_broker *b, const struct vb_slot *s, struct vb_ver
     }
 }
 
-/* Gives fd, a descriptor of the opened device, to the application if the policy allows it. After 0, the cache owns
+/* Gives fd, a descriptor of the opened device, to the application if the policy allows it. On success, the cache owns
  * fd. */
 static int open_ours(struct vb_broker *b, const struct vb_call *call, const struct vb_found *f, int fd, int flags)
 {
@@ -77,7 +77,8 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
         return -EACCES;
     }
     may_open(b, s, &v);
-    if (v.rc) { /* a closed file may still be counted, because a cached descriptor keeps it open */
+    if (v.rc) { /* a file that the application has closed may still be counted, because a cached descriptor keeps it
+                   open */
         vb_cache_sweep(b, true, -1);
         vb_contexts_ended(b);
         may_open(b, s, &v);
@@ -93,13 +94,13 @@ static int open_ours(struct vb_broker *b, const struct vb_call *call, const stru
                    f->at);
         return f->at;
     }
-    vb_contexts_ended(b); /* an ended context may have the same inode number */
+    vb_contexts_ended(b); /* an ended context may have the new file's inode number */
     rc = vb_context_new(b, fd, f->watch, s, tid, &c);
     if (rc) {
         hw_log(b->o->log, HAWSER_LOG_ERROR, "verbs: %s: %s", b->container->id, hw_error());
         return rc;
     }
-    /* From here on, the end of the inode ends the context. */
+    /* From here on, the context is freed when inotify reports that the inode no longer exists. */
     rc = vb_notify_give(call->listener, call->n.id, fd, f->at, flags & O_CLOEXEC, true);
     if (rc >= 0) {
         b->opens++;

@@ -46,7 +46,7 @@ static int run_query(const struct vb_broker *b, int fd, struct query *q)
     return b->o->kernel->ioctl(fd, (struct ib_uverbs_ioctl_hdr *)q);
 }
 
-/* Asks the device for the length and the first address of an MR. */
+/* Queries the kernel for the length and the first address of an MR. */
 static int query_mr(const struct vb_broker *b, const struct vb_context *c, const struct vb_request *r, int fd,
                     uint32_t number, uint64_t *length, uint64_t *iova)
 {
@@ -110,7 +110,7 @@ static const struct {
     [VB_COUNTERS] = {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, 0},
 };
 
-/* Replaces the recorded MRs with the MRs in list. Keeps sizes that are known and asks the device for the others. */
+/* Replaces the recorded MRs with the MRs in list. Keeps sizes that are known and queries the kernel for the others. */
 static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_request *r, int fd, const uint32_t *list,
                     int n)
 {

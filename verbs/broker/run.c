@@ -78,7 +78,7 @@ static bool was_command_reported(struct vb_broker *b, const struct vb_request *r
     return false;
 }
 
-/* Converts a pointer into request *from to the same position in *to. */
+/* Returns the pointer into *to that corresponds to p, a pointer into *from or NULL. */
 static void *relocate_pointer(struct vb_request *to, const struct vb_request *from, void *p)
 {
     return p ? (uint8_t *)to + ((uint8_t *)p - (const uint8_t *)from) : NULL;
@@ -179,7 +179,7 @@ static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
         return 1; /* the data may have been read from another process */
     if (rc) {
         if (rc == -ENOSPC || rc == -EFAULT)
-            return rc; /* the application is probing the kernel */
+            return rc; /* not logged, because the application may be probing the kernel */
         if ((rc == -EOPNOTSUPP || rc == -EPROTONOSUPPORT) && was_command_reported(b, r))
             count_refused(b, c->slot);
         else

@@ -111,7 +111,7 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        /* the event may be of another worker that had the same pidfd */
+        /* the event may belong to another worker that had the same pidfd */
         if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) {
             w->stub.dead = true;
             worker_free(b, w);
@@ -261,7 +261,7 @@ static int start_worker_job(struct vb_worker *w, struct vb_job *j)
 }
 
 /* Installs the request's descriptors in the stub's table and writes the request to the window. Returns 0, or 1 if the
- * job was dropped. Fails with -ENOENT if the stub's call was interrupted. */
+ * job was dropped. Fails with -ENOENT if the stub's call was interrupted, or with another -errno. */
 static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct vb_job *j)
 {
     struct vb_swaps swaps;
@@ -275,8 +275,8 @@ static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct v
 
 /* Makes sure that the stub may not lock memory without limit if the program has dropped this right: the kernel checks
  * the capabilities of the thread that pins memory, which is the stub. Returns 0 if the rights agree, or 1 if the stub
- * was told to drop the right or will be when it repeats its call. Fails with -EPERM if the stub cannot drop the
- * right. */
+ * was told to drop the right, or will be told when it repeats its call. Fails with -EPERM if the stub cannot drop the
+ * right, or with another -errno. */
 static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct vb_job *j)
 {
     int rc = w->unlimited ? vb_stub_locks(&b->tracer, &w->stub, (pid_t)j->call.n.pid) : 0;
@@ -337,7 +337,7 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
         job_free(b, j);
     }
     /* The device stays in the stub's table for some time, because its removal costs two context switches: the broker
-     * must wait for the stub. It has replaced the previous device in the table. */
+     * must wait for the stub. This device has replaced the previous one in the table. */
     hw_close(&w->device);
     w->device = device;
     w->used = b->now;
@@ -500,13 +500,13 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
 {
     struct vb_worker *w = worker_of(b, (pid_t)call->n.pid);
     /* This check must follow worker_of(): the thread's number may have been reused by another process, and the results
-     * must not be written to the memory of this process. */
+     * must not be written to the memory of that process. */
     if (!vb_notify_valid(call->listener, call->n.id)) {
         vb_keep(b, call, c, r, rc);
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* out of memory or descriptors, or the process is exiting, because its stub has ended */
+    if (!j) { /* out of memory or descriptors, or the stub has ended because the process is exiting */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

@@ -34,8 +34,8 @@ uint64_t vb_attr_u64(const struct vb_request *r, uint16_t id)
     return v;
 }
 
-/* Returns the size of all pages of the memory, in bytes. Returns 2^56, the size of the largest user address space, for
- * a longer length, because the length of an on-demand MR may be UINT64_MAX ("all memory"). */
+/* Returns the size of the pages that contain the memory, in bytes. Returns 2^56, the size of the largest user address
+ * space, if length exceeds it, because the length of an on-demand MR may be UINT64_MAX ("all memory"). */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length)
 {
     const uint64_t page = 4096, most = 1ull << 56;
@@ -151,8 +151,9 @@ void vb_queue_ask(const struct vb_request *r, struct vb_queue_ask *q)
     uint32_t driver = r->driver ? r->driver->id : RDMA_DRIVER_UNKNOWN;
     memset(q, 0, sizeof(*q));
     if (driver == RDMA_DRIVER_MLX5 && r->command->makes == VB_QP) {
-        /* A send request uses up to 16 blocks, and libmlx5 rounds the number of blocks up to a power of two
-         * (set_user_buf_size() and set_rq_size() in mlx5/qp.c). */
+        /* The kernel takes the sizes from this part of the request (set_user_buf_size() and set_rq_size() in
+         * mlx5/qp.c). A send request uses up to 16 blocks, and libmlx5 rounds the number of blocks up to a power of
+         * two. */
         struct mlx5_ib_create_qp in = {0};
         copy_driver_input(&in, r->uhw_in, HW_MIN(sizeof(in), n));
         q->send = in.sq_wqe_count / 32;

@@ -262,7 +262,8 @@ static bool qp_type(struct judge *j, uint64_t type)
         return no(j, -EPERM, "qp_types", "%s QPs are not allowed", name);
     /* A work request of these QPs can contain the source and the destination of a message. The application writes work
      * requests to memory that the device reads, so the broker cannot check them. Work requests of rxe's old ABI contain
-     * both addresses (rxe_get_av()). Those of UD and DC QPs of mlx5 contain the GID index and the destination. */
+     * both addresses (rxe_get_av()). Work requests of mlx5's UD and DC QPs contain the GID index and the
+     * destination. */
     if ((type == IB_UVERBS_QPT_UD || type == IB_UVERBS_QPT_DRIVER) && !(j->rules->allow & VB_ALLOW_UD_ANYWHERE)) {
         if (!j->rules->any_destination)
             return no(j, -EPERM, "destinations",
@@ -407,8 +408,8 @@ static bool modify_srq(struct judge *j)
     return in.attr_mask & SRQ_MAX_WR ? srq_size(j, in.max_wr) : true;
 }
 
-/* Refuses even an allowed XRC domain if it is identified by a file, because all processes that open the domain with
- * this file share it, even if they are in other containers. */
+/* Refuses an XRC domain that is identified by a file even if XRC is allowed, because all processes that open the domain
+ * with this file share it, even if they are in other containers. */
 static bool open_xrcd(struct judge *j)
 {
     struct ib_uverbs_open_xrcd in;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts the objects of an open file. The count of a type is the number of created objects minus the number of
- * destroyed objects, according to the kernel's results, plus the objects that requests may create that are running or
- * have an unknown result. It does not depend on the numbers of the objects, which the application may have changed.
+ * destroyed objects, according to the kernel's results, plus one for each request that may create an object and is
+ * still running or has an unknown result. The count does not depend on the numbers of the objects, which the
+ * application may have changed.
  *
  * Only MRs have sizes, so MRs are recorded with their numbers. A number that was read from memory that the application
  * can write to is not trusted, and the bytes of its MR stay counted until the kernel lists the MRs or the file is
@@ -24,8 +25,8 @@ struct vb_objects {
     uint64_t n[VB_TYPES];
     uint64_t bytes; /* bytes of all MRs, including MRs with an unknown number */
     void *mrs;      /* tree of struct mr (tsearch) */
-    bool read_only; /* true if a request asked to pin an MR read-only; kept for the file, because an MR's number can be
-                       forged */
+    bool read_only; /* true if any request of the file asked to pin an MR read-only; not recorded for each MR, because
+                       an MR's number can be forged */
 };
 
 struct vb_objects *vb_objects_new(struct vb_usage *of)

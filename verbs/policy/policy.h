@@ -25,7 +25,7 @@ enum vb_allow {
     VB_ALLOW_ODP = 1 << 4,
     VB_ALLOW_MULTICAST = 1 << 5,
     VB_ALLOW_XRC = 1 << 6,
-    /* Allows LIDs (InfiniBand), which can reach any destination, even if destinations are limited. */
+    /* Allows LIDs (InfiniBand) even if destinations are limited. A LID can stand for any destination. */
     VB_ALLOW_LID = 1 << 7,
     /* Allows UD and driver QPs even if destinations or GIDs are limited. Work requests of these QPs can contain
        addresses, which the broker cannot check. */
@@ -104,15 +104,15 @@ void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const stru
  * requests cannot exceed a limit together. After each call, call vb_settle() exactly once before o is freed. Returns
  * 0. */
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket);
-/* Corrects the counts after a request has run. rc is the kernel's result, or VB_UNKNOWN if the process died and the
- * result is unknown; the higher count is then kept.
+/* Corrects the counts after a request has run. rc is the kernel's result, or VB_UNKNOWN if the result is unknown; the
+ * higher count is then kept.
  *
  * If trusted is false, the application could write to the memory that the reply's numbers were read from. The bytes of
  * a new MR then stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
- * types are counted without their numbers: if the kernel has destroyed an object, the object did exist. */
+ * types are counted without their numbers, because the kernel can only destroy an object that exists. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-/* Removes the GID entries that the application may not see from a reply. In the reply to QUERY_DEVICE, lowers limits of
+/* Removes from a reply the GID entries that the application may not see. In the reply to QUERY_DEVICE, lowers limits of
  * the device to the limits of the rules, so that programs that request the maximum succeed, and hides capabilities that
  * the rules do not allow. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);

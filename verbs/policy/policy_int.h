@@ -133,7 +133,7 @@ struct vb_mr_seen {
 };
 /* Replaces the list of all MRs. If the size of an MR is unknown, the sum of bytes does not decrease. */
 void vb_objects_set_mrs(struct vb_objects *o, const struct vb_mr_seen *mr, unsigned n);
-/* Returns the size of all pages of the memory, in bytes, and 2^56 for a longer length. */
+/* Returns the size of the pages that contain the memory, in bytes, or 2^56 if length exceeds 2^56. */
 uint64_t vb_pinned_bytes(uint64_t start, uint64_t length);
 /* Stores the length and the first address (iova) of the MR that r, a REG_MR request, creates. Returns false if r lacks
  * them. */

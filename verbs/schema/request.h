@@ -62,7 +62,8 @@ struct vb_request {
 typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
 
 /* Copies a request from the application and checks it. Returns 0, or the error that the application gets; hw_error()
- * then has the text for the log. After an error, only address, hdr and (if it was found) command of r are valid.
+ * then has the text for the log. After an error, only address, hdr and (if it was found) command of r are valid, and
+ * after -EOPNOTSUPP or -EPROTONOSUPPORT also n and the first n raw attributes.
  * - EFAULT: The request or an input cannot be read, or the address and length of an output overflow.
  * - EINVAL: The request is malformed: a length is wrong, there are more than VB_ATTRS_MAX attributes, a mandatory
  *   attribute is missing, an attribute occurs twice, a reserved field of an attribute is not 0, or a number overflows.

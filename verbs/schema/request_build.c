@@ -44,7 +44,7 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
             continue;
         }
         out[outputs++] = (uint8_t)i;
-        /* The optional output must be first. INVOKE_WRITE has two optional outputs, of which CORE_OUT is first. */
+        /* An optional output must be the first output. If INVOKE_WRITE has both optional outputs, CORE_OUT is first. */
         if (!a->rule->mandatory && (optional == 0 || (is_write(r) && a->raw.attr_id == UVERBS_ATTR_CORE_OUT))) {
             out[outputs - 1] = out[0];
             out[0] = (uint8_t)i;
@@ -52,8 +52,8 @@ static int put_in_order(const struct vb_request *r, bool split, struct order *o)
         optional += !a->rule->mandatory;
     }
     if (split && optional > 1) {
-        /* If CORE_OUT and UHW_OUT are present, the three other attributes must be present too. A missing UHW_IN is
-         * added here; the schema requires the others. */
+        /* If CORE_OUT and UHW_OUT are present, the three inputs of INVOKE_WRITE must be present too. A missing UHW_IN
+         * is added here; the schema requires the others. */
         if (!is_write(r))
             return hw_fail(-EOPNOTSUPP,
                            "%s: several optional outputs are not supported if they are in the application's memory",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The schema describes, as tables, the requests to a uverbs device: (object, method) pairs and commands of
- * INVOKE_WRITE, with the kinds and lengths of their attributes and fields that contain memory addresses. Commands that
- * are marked VB_REFUSED, or are not in the schema, fail with EOPNOTSUPP.
+ * INVOKE_WRITE, with the kinds and lengths of their attributes, and the fields that contain memory addresses. Commands
+ * that are marked VB_REFUSED, or are not in the schema, fail with EOPNOTSUPP.
  *
  * Sources: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/ib_user_ioctl_verbs.h> and each driver's *-abi.h.
  * drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel show which bytes the kernel reads and
@@ -52,7 +52,7 @@ struct vb_address {
 
 /* Where a command is executed. */
 enum vb_where {
-    VB_REFUSED, /* none: the command is known but never allowed, for the reason in `why` */
+    VB_REFUSED, /* nowhere: the command is known but never allowed, for the reason in `why` */
     VB_BROKER,  /* the broker, through the application's open file */
     VB_MEMORY   /* the stub, because the command accesses the application's memory */
 };

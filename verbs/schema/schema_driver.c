@@ -29,7 +29,7 @@
     {                                                           \
         .at = offsetof(struct s, m), .driver = true, .name = #m \
     }
-/* The stub does not run these methods. If a kernel lacks a method, libraries use INVOKE_WRITE instead
+/* The stub does not run a method with this mark. If a kernel lacks a method, libraries use INVOKE_WRITE instead
  * (libibverbs/cmd_fallback.c of rdma-core), and the stub runs that. */
 #define BY_WRITE .by_write = true
 
@@ -38,8 +38,8 @@ static const struct vb_address mlx5_cq[] = {AT(mlx5_ib_create_cq, buf_addr), AT(
 static const struct vb_address mlx5_resize[] = {AT(mlx5_ib_resize_cq, buf_addr)};
 static const struct vb_address mlx5_srq[] = {AT(mlx5_ib_create_srq, buf_addr), AT(mlx5_ib_create_srq, db_addr)};
 static const struct vb_address mlx5_wq[] = {AT(mlx5_ib_create_wq, buf_addr), AT(mlx5_ib_create_wq, db_addr)};
-/* sq_buf_addr is the address of the send queue for a raw packet QP, and an access key for a DC target. An RSS QP uses
- * struct mlx5_ib_create_qp_rss, which is longer, contains no address, and requires privileges. */
+/* sq_buf_addr is the address of the send queue for a raw packet QP, and an access key for a DC target. An RSS QP, which
+ * requires privileges, uses struct mlx5_ib_create_qp_rss, which is longer and contains no address. */
 static const struct vb_address mlx5_qp[] = {AT(mlx5_ib_create_qp, buf_addr), AT(mlx5_ib_create_qp, db_addr),
                                             AT(mlx5_ib_create_qp, sq_buf_addr)};
 #define MLX5_CQ_IN  IN(offsetof(struct mlx5_ib_create_cq, flags), sizeof(struct mlx5_ib_create_cq))
@@ -96,7 +96,7 @@ static const struct vb_driver_part efa[] = {
 };
 
 /* irdma: <rdma/irdma-abi.h>. Linux 6.18 added SRQs. */
-#define IRDMA_UCTX_OUT 96 /* struct irdma_alloc_ucontext_resp has 88 bytes in Linux 7.3 */
+#define IRDMA_UCTX_OUT 96 /* more than struct irdma_alloc_ucontext_resp, which has 88 bytes in Linux 7.3 */
 #define IRDMA_SRQ_IN   16 /* struct irdma_create_srq_req with user_srq_buf and user_shadow_area */
 #define IRDMA_SRQ_OUT  8  /* struct irdma_create_srq_resp */
 #define IRDMA_CQ_IN    IN(VB_BEHIND(struct irdma_create_cq_req, user_cq_buf), sizeof(struct irdma_create_cq_req))
@@ -129,7 +129,7 @@ static const struct vb_driver_part irdma[] = {
 };
 
 /* rxe: <rdma/rdma_user_rxe.h>. */
-/* The kernel writes the parameters for mapping the queue to mmap_info_addr (rxe_srq_from_attr() in
+/* At mmap_info_addr, the kernel stores the parameters with which the program maps the queue (rxe_srq_from_attr() in
  * drivers/infiniband/sw/rxe/rxe_srq.c). The command must therefore run in the program's address space. */
 static const struct vb_address rxe_modify_srq[] = {AT(rxe_modify_srq_cmd, mmap_info_addr)};
 

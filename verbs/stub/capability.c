@@ -28,7 +28,7 @@ static const struct vb_capability table[] = {
     STAYS(CAP_NET_BROADCAST), /* the kernel never checks it */
     LEAVES(CAP_NET_ADMIN, "it can change the host's NICs, routes and addresses, and thereby the GIDs that are made from the addresses"),
     LEAVES(CAP_NET_RAW, "it can send raw packets to destinations that the policy forbids"),
-    STAYS(CAP_IPC_LOCK), /* allows memory beyond RLIMIT_MEMLOCK, which mr_bytes of the policy limits */
+    STAYS(CAP_IPC_LOCK), /* allows locking memory beyond RLIMIT_MEMLOCK; mr_bytes of the policy still limits MRs */
     LEAVES(CAP_IPC_OWNER, "it can write to the System V shared memory of other users' programs, which no filter prevents"),
     LEAVES_ALL(CAP_SYS_MODULE, "it can load code into the kernel"),
     LEAVES_ALL(CAP_SYS_RAWIO, "it can access the memory of the kernel and the registers of the NIC (/dev/mem, iopl)"),

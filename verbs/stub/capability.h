@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the capabilities of linux/capability.h, and how a program could bypass or attack the broker with one. */
+/* Lists the capabilities of linux/capability.h, and how a program could use each dropped one to bypass or attack the
+ * broker. */
 #ifndef HW_VERBS_CAPABILITY_H
 #define HW_VERBS_CAPABILITY_H
 

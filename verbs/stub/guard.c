@@ -188,8 +188,8 @@ static int load_broker_filter(scmp_filter_ctx f)
     for (size_t i = 0; i < HW_ARRAY_LEN(ioctls); i++) /* the kernel uses only 32 bits of the number */
         if ((rc = allow_where(f, SCMP_SYS(ioctl), 1, UINT32_MAX, ioctls[i])))
             return rc;
-    if ((rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl),
-                                       UINT8_MAX))) /* tested first, because each request makes several ioctls */
+    /* The filter tests ioctl first, because the broker makes several ioctls for each request. */
+    if ((rc = seccomp_syscall_priority(f, SCMP_SYS(ioctl), UINT8_MAX)))
         return rc;
     if ((rc = allow_where(f, SCMP_SYS(mmap), 2, PROT_EXEC, 0)) ||
         (rc = allow_where(f, SCMP_SYS(mprotect), 2, PROT_EXEC, 0)))

@@ -9,7 +9,7 @@
 
 /*
  * Reduces a broker's process to these capabilities until setup is complete, and sets no_new_privs:
- *   CAP_SYS_PTRACE       pidfd_getfd() and process_vm_readv() on programs of other users and namespaces; the stub
+ *   CAP_SYS_PTRACE       pidfd_getfd(), process_vm_readv() and ptrace() on programs of other users and namespaces
  *   CAP_SYS_ADMIN        the container's namespaces, mounts for the device nodes, PTRACE_O_SUSPEND_SECCOMP
  *   CAP_MKNOD            creating the device nodes
  *   CAP_DAC_READ_SEARCH  resolving paths of an application that only its user may search
@@ -26,10 +26,10 @@
  * - The broker (vb_guard_serving()) has CAP_SYS_PTRACE and, if raw is true, CAP_NET_RAW. It has the filter of
  *   vb_guard_calls().
  *
- * Neither process is in a Landlock domain. A process in a domain may read, trace or fetch descriptors only from
- * processes in its own domain, whatever capabilities it has (hook_ptrace_access_check() in security/landlock/task.c).
- * Broker and tracer must do this to processes of containers. Instead, the broker's filter allows no system call that
- * opens or changes files by path.
+ * Neither process is in a Landlock domain. Whatever its capabilities, a process in a domain may trace only processes in
+ * this domain or a nested one, and the same limit applies to reading their memory and fetching their descriptors
+ * (hook_ptrace_access_check() in security/landlock/task.c). Broker and tracer must do all of this to processes of
+ * containers. Instead, the broker's filter allows no system call that opens or changes files by path.
  *
  * The agent has no seccomp filter, because its brokers and their tracers would inherit it. The kernel allows
  * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (check_ptrace_options() in kernel/ptrace.c). Without this
@@ -48,17 +48,18 @@ int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg);
 int vb_guard_tracer(uid_t uid);
 int vb_guard_serving(uid_t uid);
 /* Installs a filter that allows only the system calls that the broker needs after setup, when the tracer is running.
- * The broker can then not open files, start processes or programs, create sockets, enter namespaces, mount, trace or
- * signal processes, make memory executable, or write to the memory of processes. The only ioctls that it can make are
- * those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's audit log
- * records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
+ * The broker can then no longer open files, start processes or programs, create sockets, enter namespaces, mount, trace
+ * or signal processes, make memory executable, or write to the memory of other processes. The only ioctls that it can
+ * make are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's
+ * audit log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
  *
  * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in its PID
  * namespace, which are only those of the container if the container has a separate PID namespace. The attacker can also
  * send requests to the tracer. */
 int vb_guard_calls(void);
-/* Drops the capabilities by which a program in the machine's mount namespace could bypass the filter or attack the
- * broker (capability.c) from all sets of the calling process, including the bounding set. Sets no_new_privs. */
+/* Drops from all capability sets of the calling process, including the bounding set, the capabilities by which a
+ * program in the machine's mount namespace could bypass the filter or attack the broker (capability.c). Sets
+ * no_new_privs. */
 int vb_guard_command(void);
 /* Changes to user uid and drops all capabilities. The process gets the groups of user `name`, or only gid if name is
  * NULL. The change is permanent, because no_new_privs is set. */

@@ -6,9 +6,10 @@
  * a separate descriptor table, which is empty at first, and blocks all signals.
  *
  * Protection of the mapping: mseal() protects a window at any address (since Linux 6.10). On older kernels the window
- * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses calls that could unmap, replace or protect
- * memory there, from the start and for all threads. The filter is suspended for the thread that injects the stub.
- * mseal() is preferred, because the kernel enforces it, while the filter protects only against the calls in its list.
+ * is at VB_WALL_AT, and the application's seccomp filter (filter.c) refuses calls that could unmap or replace memory
+ * there or change its protection, from the start and for all threads. The filter is suspended for the application's
+ * thread while this thread makes the calls of the injection. mseal() is preferred, because the kernel enforces it,
+ * while the filter protects only against the calls in its list.
  *
  * Communication: the stub calls ioctl(VB_STUB_FD, RDMA_VERBS_IOCTL, window + VB_WINDOW_HEADER) in a loop. The
  * container's seccomp filter notifies the broker, which lets the call wait. The call is then parked. To run a request,
@@ -65,8 +66,8 @@ struct vb_tracer {
     struct vb_window *spare;  /* window for the next stub, or NULL */
     bool no_spare;            /* the creation of a spare window has failed */
 };
-/* Starts the process. It sends no SIGCHLD, and waitpid() without __WALL ignores it. l is needed for lookups of devices
- * and may otherwise be NULL. uid is the user to run as, or 0 for the caller's user. */
+/* Starts the tracer. When it ends, there is no SIGCHLD, and waitpid() without __WALL ignores it. l is needed for
+ * lookups of devices and may otherwise be NULL. uid is the user to run as, or 0 for the caller's user. */
 int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid);
 void vb_tracer_end(struct vb_tracer *t);
 /* Sends a query and waits for the answer. Returns f->rc, and sets hw_error() if it is an error. given is a descriptor
@@ -114,7 +115,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  * - EAGAIN: A signal interrupted the thread's call, which the thread may repeat, or VB_ORDERS injections have not
  *   ended.
  * - EIO: The tracer has ended and is not started again.
- * - Other errors, for example of the injected system calls, such as ENOMEM, or EAGAIN of clone(). */
+ * - Other errors, for example of the injected system calls, such as ENOMEM, or EAGAIN from clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
 /* Returns true if thread tid has the same address space as the stub. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);

@@ -129,8 +129,7 @@ static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags
 }
 
 /* Creates and opens a device node on a separate mount. The mount is set to nodev before another process gets the
- * descriptor. A process can therefore not open the node again through /proc/self/fd, which would bypass the broker and
- * have the same inode. */
+ * descriptor. Opening the node again through /proc/self/fd, which would bypass the broker, therefore fails. */
 static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
 {
     char name[64];

@@ -31,8 +31,7 @@ enum vb_lookup_kind {
     VB_LOOKUP_ALONE,   /* value is 1 if the thread is the last running thread of process tgid */
     VB_LOOKUP_NAME,    /* returns the name of a thread in text */
     VB_LOOKUP_PKEY,    /* returns the value of a P_Key */
-    VB_LOOKUP_LOCKS,   /* value is 1 if thread tgid may lock memory without limit and, if flags is 1, thread tid may not
-                        */
+    VB_LOOKUP_LOCKS,   /* value is 1 if thread tgid may lock unlimited memory and, if flags is 1, thread tid may not */
     VB_LOOKUP_REOPEN   /* opens the given descriptor again, read-only; returns fd */
 };
 struct vb_lookup {
@@ -44,7 +43,8 @@ struct vb_lookup {
     unsigned port, index;
 };
 struct vb_found {
-    int rc; /* 0, or -errno with the reason in text; -ENOENT of VB_LOOKUP_OPEN if the path is not an RDMA device */
+    int rc; /* 0, or -errno with the reason in text; -ENOENT of VB_LOOKUP_OPEN means that the path is not an RDMA
+               device */
     int value;
     pid_t tgid;
     bool folder;

@@ -214,7 +214,7 @@ struct seen {
 };
 enum { PARTS = 3 };
 
-/* Returns the part of the window at address `at` that s is, or PARTS if s is none of them. */
+/* Returns which part of the window at address `at` the mapping s is, or PARTS if it is none of them. */
 static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
 {
     const struct seen parts[PARTS] = {

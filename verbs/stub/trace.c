@@ -271,8 +271,7 @@ static int map_stub_window(struct tracer *t)
                        "the seccomp filter of thread %d cannot be suspended and refuses the calls for the injection: "
                        "use a kernel with CONFIG_CHECKPOINT_RESTORE, or Linux 6.10 or later",
                        (int)t->tid);
-    /* The first mmap() maps the whole range. The other parts are mapped over
-     * it. */
+    /* The first mmap() maps the whole range. The other parts are then mapped over it. */
     report_trace_step(t, VB_STEP_MMAP);
     if ((rc = OWN(t, &at, mmap, where, size, PROT_READ | PROT_EXEC, place, fixed, 0)))
         return rc;
