@@ -46,7 +46,7 @@ int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
         memcpy(info->addr[i].ip, p + 1, 16);
         info->addr[i].port = hw_get16(p + 17);
         if (p[0] != 0 && p[0] != 4 && p[0] != 6)
-            return hw_fail(-EPROTO, "the connection information has an address of the unknown family %u", p[0]);
+            return hw_fail(-EPROTO, "the connection information has an address of unknown family %u", p[0]);
     }
     return info->port ? 0 : hw_fail(-EPROTO, "the connection information has no port");
 }

@@ -329,7 +329,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
-        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; the change is not undone yet",
+        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; the change has not been undone yet",
                hw_error());
     return rc == 0;
 }

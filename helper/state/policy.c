@@ -171,7 +171,7 @@ static int set_policy_right(struct reader *x, enum key k, const char *value)
 static int apply_policy_entry(struct reader *x, const char *section, const char *name, const char *value)
 {
     if (!*section)
-        return hw_fail(-EINVAL, "'%s' precedes the first section, [user NAME] or [group NAME]", name);
+        return hw_fail(-EINVAL, "'%s' precedes the first section ([user NAME] or [group NAME])", name);
     if (strcmp(section, x->section) != 0) {
         int rc = section_begin(x, section);
         if (rc)
