@@ -32,10 +32,11 @@ int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
     if (len != HX_INFO || hw_get32(in) != INFO_MAGIC)
         return hw_fail(-EPROTO, "%zu bytes are not connection information of the HAWSER backend", len);
     if (hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO,
-                       "connection information of version %u of the HAWSER backend; this backend supports version %d: "
-                       "install the same version on both sides",
-                       hw_get16(in + 4), VERSION);
+        return hw_fail(
+            -EPROTO,
+            "the connection information has version %u, but this HAWSER backend supports version %d: install "
+            "the same version on both sides",
+            hw_get16(in + 4), VERSION);
     info->port = hw_get16(in + 6);
     info->host = hw_get64(in + 8);
     info->process = hw_get64(in + 16);

@@ -37,8 +37,9 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
                             "Payload that arrived completely; counts only operations of more than 8 KiB."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
                           "Payload that was sent again because a rail over this pair of NICs was lost."},
-    [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL,
-                             "Times that a rail over this pair of NICs was lost while neither side was closing."},
+    [HW_METRIC_FAILOVERS] =
+        {"hawser_failovers_total", true, RAIL,
+         "Number of times that a rail over this pair of NICs was lost while neither side was closing."},
     [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, not counting idle spare rails."},
     [HW_METRIC_RAILS_UP] = {"hawser_rails_up", false, RAIL, "Rails that are connected."},
     [HW_METRIC_RAILS_SUSPECT] =
