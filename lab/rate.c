@@ -175,7 +175,7 @@ static int parse_loss(const char *text, size_t len, uint64_t *ppm)
         return 0;
     }
     return hw_fail(-EINVAL,
-                   "'%.*s' is not a loss: expected a percentage below 100%% with up to four decimals, as in 0.1%%",
+                   "'%.*s' is not a loss rate: expected a percentage below 100%% with up to four decimals, as in 0.1%%",
                    (int)HW_MIN(len, (size_t)40), text);
 }
 

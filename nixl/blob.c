@@ -30,7 +30,7 @@ void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
 {
     if (len != HX_INFO || hw_get32(in) != INFO_MAGIC)
-        return hw_fail(-EPROTO, "%zu bytes are not connection information of the HAWSER backend", len);
+        return hw_fail(-EPROTO, "these %zu bytes are not connection information of the HAWSER backend", len);
     if (hw_get16(in + 4) != VERSION)
         return hw_fail(
             -EPROTO,

@@ -74,7 +74,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
             continue;
         if (r < 0 && errno == EAGAIN) {
             if (hw_now() >= hs->deadline)
-                return hw_fail(-ETIMEDOUT, "the peer sent %u of %u bytes of a bootstrap message within %llu ms",
+                return hw_fail(-ETIMEDOUT, "the peer sent only %u of %u bytes of a bootstrap message within %llu ms",
                                hs->have, hs->want, (unsigned long long)hs->step_ms);
             return -EAGAIN;
         }
