@@ -58,10 +58,11 @@ static int parse_rate(const char *text, size_t len, uint64_t *out)
         return 0;
     if (parse_bits(text, len, out))
         return 0;
-    return hw_fail(-EINVAL,
-                   "'%.*s' is not a rate: expected a number with kbit, mbit or gbit (as in 250mbit or 1.5gbit), from "
-                   "64kbit to 1tbit, or none",
-                   (int)HW_MIN(len, (size_t)40), text);
+    return hw_fail(
+        -EINVAL,
+        "'%.*s' is not a rate: expected a number with kbit, mbit, gbit or tbit (as in 250mbit or 1.5gbit), from "
+        "64kbit to 1tbit, or none",
+        (int)HW_MIN(len, (size_t)40), text);
 }
 
 int hw_lab_parse_rate(const char *text, uint64_t *out)
@@ -174,7 +175,7 @@ static int parse_loss(const char *text, size_t len, uint64_t *ppm)
         return 0;
     }
     return hw_fail(-EINVAL,
-                   "'%.*s' is not a loss: expected a percentage below 100%% with up to four decimals, as in 0.1%%",
+                   "'%.*s' is not a loss rate: expected a percentage below 100%% with up to four decimals, as in 0.1%%",
                    (int)HW_MIN(len, (size_t)40), text);
 }
 

@@ -17,9 +17,7 @@ const struct hn_param hn_params[] = {
      "NCCL halves the GPU threads of a channel if a NIC is slower than the GPU's link, but the copies need these "
      "threads",
      {NULL}},
-    {SET("NCCL_BUFFSIZE", "8388608"),
-     "messages of 2 MiB instead of 1 MiB in a ring, and space for eight chunks of NCCL_P2P_NET_CHUNKSIZE",
-     {NULL}},
+    {SET("NCCL_BUFFSIZE", "8388608"), "messages of 2 MiB instead of 1 MiB in a ring", {NULL}},
     /* 2 MiB would be too large: the size of NCCL's shared buffer pool, 64 channels * 16 steps * 2 MiB, would overflow
      * an int (transport/net.cc). NCCL limits this value to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so a
      * smaller buffer size of the user's remains effective. */

@@ -54,7 +54,7 @@ int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle
         h->addr[i].family = in[AT_ADDR + 17 * i];
         memcpy(h->addr[i].ip, in + AT_ADDR + 17 * i + 1, 16);
         if (h->addr[i].family != 0 && h->addr[i].family != 4 && h->addr[i].family != 6)
-            return hw_fail(-EPROTO, "the handle has an address of the unknown family %u", h->addr[i].family);
+            return hw_fail(-EPROTO, "the handle has an address of unknown family %u", h->addr[i].family);
     }
     h->attempt = hw_get32(in + AT_ATTEMPT);
     return h->port ? 0 : hw_fail(-EPROTO, "the handle has no port");

@@ -30,12 +30,13 @@ void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info)
 int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
 {
     if (len != HX_INFO || hw_get32(in) != INFO_MAGIC)
-        return hw_fail(-EPROTO, "%zu bytes are not connection information of the HAWSER backend", len);
+        return hw_fail(-EPROTO, "these %zu bytes are not connection information of the HAWSER backend", len);
     if (hw_get16(in + 4) != VERSION)
-        return hw_fail(-EPROTO,
-                       "connection information of version %u of the HAWSER backend; this backend supports version %d: "
-                       "install the same version on both sides",
-                       hw_get16(in + 4), VERSION);
+        return hw_fail(
+            -EPROTO,
+            "the connection information has version %u, but this HAWSER backend supports version %d: install "
+            "the same version on both sides",
+            hw_get16(in + 4), VERSION);
     info->port = hw_get16(in + 6);
     info->host = hw_get64(in + 8);
     info->process = hw_get64(in + 16);
@@ -46,7 +47,7 @@ int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info)
         memcpy(info->addr[i].ip, p + 1, 16);
         info->addr[i].port = hw_get16(p + 17);
         if (p[0] != 0 && p[0] != 4 && p[0] != 6)
-            return hw_fail(-EPROTO, "the connection information has an address of the unknown family %u", p[0]);
+            return hw_fail(-EPROTO, "the connection information has an address of unknown family %u", p[0]);
     }
     return info->port ? 0 : hw_fail(-EPROTO, "the connection information has no port");
 }

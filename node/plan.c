@@ -155,7 +155,7 @@ static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, con
     if (d->pci < 0 || n->pci[d->pci].class >> 16 != CLASS_NETWORK)
         return RANK_OTHER;
     if (lower && strcmp(lower->master, d->name) != 0 && rank_of(n, lower, why) < RANK_OTHER) {
-        *why = "on the same wire as the NIC below it";
+        *why = "uses the same wire as the NIC that it is stacked on";
         return RANK_NEVER;
     }
     *why = NULL;

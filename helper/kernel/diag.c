@@ -57,7 +57,7 @@ int hd_diag_alive(struct hw_netlink *nl, int ifindex, const struct hd_conn *c)
     struct look l = {.c = c};
     if (nl->fd < 0)
         return hw_fail(-EOPNOTSUPP,
-                       "this kernel has no sock_diag, which hawserd needs to notice the end of a connection");
+                       "sock_diag is not available, but hawserd needs it to notice the end of a connection");
     struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), SOCK_DIAG_BY_FAMILY, 0);
     put_connection(mnl_nlmsg_put_extra_header(h, sizeof(struct inet_diag_req_v2)), ifindex, c);
     int rc = hw_netlink_talk(nl, h, match_connection, &l, "querying a connection with sock_diag");

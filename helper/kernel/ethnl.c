@@ -140,7 +140,8 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
     snprintf(why, sizeof(why), "%s", rc ? hw_error() : "");
     hw_genl_close(&g);
     if (rc == -EOPNOTSUPP)
-        return hw_fail(rc, "the driver does not support header split, or not with the requested settings: %s", why);
+        return hw_fail(rc, "the driver does not support header split, at least not with the requested settings: %s",
+                       why);
     return rc ? hw_fail_copy(rc, why) : 0;
 }
 

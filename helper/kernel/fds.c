@@ -88,5 +88,5 @@ int hd_fd_connection(int fd, uint64_t netns, struct hd_conn *c)
     hw_addr_unmap(&c->remote);
     return c->local.sa.sa_family == c->remote.sa.sa_family
                ? 0
-               : hw_fail(-EINVAL, "the local and the remote address of the socket are of different families");
+               : hw_fail(-EINVAL, "the socket's local and remote addresses have different families");
 }

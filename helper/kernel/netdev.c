@@ -191,7 +191,7 @@ int hd_netdev_bind(const struct hw_genl *like, const char *nic, const struct hd_
     if (b->n == 1)
         snprintf(what, sizeof(what), "binding a dma-buf to queue %u of %s", b->queue[0], nic);
     else if (b->n)
-        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, among them queue %u", b->n, nic,
+        snprintf(what, sizeof(what), "binding a dma-buf to %u queues of %s, including queue %u", b->n, nic,
                  b->queue[0]);
     else
         snprintf(what, sizeof(what), "binding a dma-buf for sending through %s", nic);

@@ -196,7 +196,7 @@ static int take_split(struct reader *r, char **save)
     if (!r->nic || r->nic->split_set || !parse_journal_number(save, 2, &split) ||
         !parse_journal_number(save, 1, &has) || !parse_journal_number(save, UINT32_MAX, &thresh) ||
         (*save && **save && (!parse_journal_number(save, UINT32_MAX, &buf) || buf == 0)))
-        return reject_journal_line(r, "expected 'split WAS HAS THRESH [BUFLEN]', once after a line 'nic'");
+        return reject_journal_line(r, "expected 'split WAS HAS THRESH [BUFLEN]', once after a 'nic' line");
     r->nic->split_set = true;
     r->nic->split_was = (struct hd_split){
         .split = (uint8_t)split, .has_thresh = has, .thresh = (uint32_t)thresh, .buf_len = (uint32_t)buf};
@@ -259,7 +259,7 @@ static int take_rule(struct reader *r, char **save)
     uint64_t index, queue, loc = 0;
     if (!parse_journal_number(save, INT32_MAX, &index) || !parse_journal_number(save, HD_QUEUES_MAX - 1, &queue))
         return reject_journal_line(
-            r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the line 'nic' with this INDEX");
+            r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the 'nic' line with this INDEX");
     char *dash = *save; /* "-" stands for a location that was not known yet */
     bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
     if (!placed)
@@ -279,7 +279,7 @@ static int take_rule(struct reader *r, char **save)
     if (!good) {
         free(h);
         return reject_journal_line(
-            r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the line 'nic' with this INDEX");
+            r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the 'nic' line with this INDEX");
     }
     hw_list_append(&r->s->rules, &h->node);
     return 0;
@@ -290,7 +290,7 @@ static int parse_journal_line(struct reader *r, char *line, bool *end)
     char *save = NULL, *w = strtok_r(line, " ", &save);
     int rc;
     if (!w || *end)
-        return reject_journal_line(r, w ? "unexpected text after the line 'end'" : "the line is empty");
+        return reject_journal_line(r, w ? "unexpected text after the 'end' line" : "the line is empty");
     if (strcmp(w, "nic") == 0)
         rc = take_nic(r, &save);
     else if (strcmp(w, "split") == 0)

@@ -138,8 +138,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
         return 0;
     return hw_fail(
         -EBUSY,
-        "%s: %u queue%s requested, %u available; queues of the NIC: %u, of them already bound or reserved: %u, with "
-        "flow rules: %u, not allowed by the policy: %u, needed for ordinary traffic: %u%s%s",
+        "%s: %u queue%s requested, %u available (queues of the NIC: %u; already bound or reserved: %u; with flow "
+        "rules: %u; not allowed by the policy: %u; needed for ordinary traffic: %u)%s%s",
         link->name, n, hw_plural(n), got, n_q, bound, with_rules, denied, last,
         n_q < link->rx_queues || n_q < 2 ? "; for more queues, use ethtool -L " : "",
         n_q < link->rx_queues || n_q < 2 ? link->name : "");
@@ -329,7 +329,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)
-        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; the change is not undone yet",
+        hw_log(s->log, s->retrying ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, "%s; the change has not been undone yet",
                hw_error());
     return rc == 0;
 }

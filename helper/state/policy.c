@@ -75,7 +75,7 @@ static int section_begin(struct reader *x, const char *name)
     struct hd_policy *p = x->p;
     bool group = strncmp(name, "group ", 6) == 0;
     if (strlen(name) >= sizeof(x->section) || (!group && strncmp(name, "user ", 5) != 0))
-        return hw_fail(-EINVAL, "[%.60s]: a section is [user NAME] or [group NAME]", name);
+        return hw_fail(-EINVAL, "[%.60s]: expected [user NAME] or [group NAME]", name);
     if (p->n == HD_SECTIONS_MAX)
         return hw_fail(-E2BIG, "[%s]: the policy has more than %d sections", name, HD_SECTIONS_MAX);
     struct hd_rights *r = &p->section[p->n];
@@ -171,7 +171,7 @@ static int set_policy_right(struct reader *x, enum key k, const char *value)
 static int apply_policy_entry(struct reader *x, const char *section, const char *name, const char *value)
 {
     if (!*section)
-        return hw_fail(-EINVAL, "'%s' precedes the first section, [user NAME] or [group NAME]", name);
+        return hw_fail(-EINVAL, "'%s' precedes the first section ([user NAME] or [group NAME])", name);
     if (strcmp(section, x->section) != 0) {
         int rc = section_begin(x, section);
         if (rc)

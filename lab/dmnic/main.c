@@ -25,7 +25,7 @@ static char *like[PAIR_MAX];
 static int likes;
 module_param_array(like, charp, &likes, 0444);
 MODULE_PARM_DESC(
-    like, "driver to imitate, for each pair: gve, mlx5, bnxt or fbnic; the last one applies to the remaining pairs");
+    like, "drivers to imitate, one per pair: gve, mlx5, bnxt or fbnic; further pairs imitate the last driver given");
 
 struct dmnic_faults dmnic_faults;
 module_param_named(loss, dmnic_faults.loss, uint, 0644);

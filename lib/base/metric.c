@@ -10,8 +10,8 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
                          "Time at which the context was opened, in seconds since 1970."},
     [HW_METRIC_CPU] = {"hawser_cpu_seconds_total", true, "", "CPU time of the context's progress threads, in seconds."},
     [HW_METRIC_PROCESS_CPU] = {"hawser_process_cpu_seconds_total", true, "",
-                               "CPU time of the whole process, in seconds. Includes the work of progress threads that "
-                               "callers do while they wait."},
+                               "CPU time of the whole process, in seconds. This includes time that "
+                               "waiting callers spend on the work of progress threads."},
     [HW_METRIC_THREADS] = {"hawser_threads", false, "", "Progress threads."},
     [HW_METRIC_PEERS] = {"hawser_peers", false, "", "Connected peers."},
     [HW_METRIC_PEERS_LOST] = {"hawser_peers_lost_total", true, "",
@@ -37,8 +37,9 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
                             "Payload that arrived completely; counts only operations of more than 8 KiB."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
                           "Payload that was sent again because a rail over this pair of NICs was lost."},
-    [HW_METRIC_FAILOVERS] = {"hawser_failovers_total", true, RAIL,
-                             "Times that a rail over this pair of NICs was lost while neither side was closing."},
+    [HW_METRIC_FAILOVERS] =
+        {"hawser_failovers_total", true, RAIL,
+         "Number of times that a rail over this pair of NICs was lost while neither side was closing."},
     [HW_METRIC_RAILS] = {"hawser_rails", false, RAIL, "Rails over this pair of NICs, not counting idle spare rails."},
     [HW_METRIC_RAILS_UP] = {"hawser_rails_up", false, RAIL, "Rails that are connected."},
     [HW_METRIC_RAILS_SUSPECT] =

@@ -387,8 +387,9 @@ static int read_connect_options(const struct hawser_connect_options *in, struct 
         return hw_fail(-EINVAL, "invalid job key length: %zu bytes; %d to %d are allowed", o->key_len, HW_KEY_MIN,
                        HW_KEY_MAX);
     if (o->gpu > HW_GPU_MOST || o->peer_gpu > HW_GPU_MOST)
-        return hw_fail(-EINVAL, "invalid gpu %u or peer_gpu %u: use HAWSER_GPU(n) with n from 0 to %d, or 0", o->gpu,
-                       o->peer_gpu, HW_GPU_MOST - 1);
+        return hw_fail(-EINVAL,
+                       "invalid gpu %u or peer_gpu %u: must be 0 (not specified) or HAWSER_GPU(n) with n from 0 to %d",
+                       o->gpu, o->peer_gpu, HW_GPU_MOST - 1);
     return 0;
 }
 

@@ -227,7 +227,7 @@ static int begin_session(struct slot *s)
     if (rc < 0 || full) {
         (void)hw_hs_welcome(s->fd, rc < 0 ? HW_REFUSE_FAILED : HW_REFUSE_FULL, 0);
         hw_peer_unref(p);
-        return rc < 0 ? rc : hw_fail(-ENOBUFS, "the limit of connected peers is reached (knob max_peers)");
+        return rc < 0 ? rc : hw_fail(-ENOBUFS, "the limit of connected peers has been reached (knob max_peers)");
     }
     s->peer = p;
     hw_peer_ref(p);

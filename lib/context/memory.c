@@ -179,7 +179,7 @@ int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE])
     struct region *r = take_region(h, key_of.id, key_of.secret);
     pthread_mutex_unlock(&h->lock);
     if (!r)
-        return hw_fail(-ESTALE, "the region was revoked already, or is unknown");
+        return hw_fail(-ESTALE, "the region has already been revoked, or is unknown");
     revoke_region(r);
     return 0;
 }

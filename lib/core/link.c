@@ -325,7 +325,7 @@ static int parse_head(struct hw_link *l)
                        (uint32_t)l->received);
     if (l->rx.head.flags & HW_LINK_APART && !l->apart.rx)
         return hw_fail(-EPROTO,
-                       "a frame of type %u has its payload on a separate stream, which this connection does not have",
+                       "a frame of type %u is marked APART (separate payload), which this connection does not support",
                        l->rx.head.type);
     l->rx.at += HW_LINK_HEAD;
     l->rx.state = HW_LINK_AT_EXT;

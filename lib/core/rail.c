@@ -551,7 +551,7 @@ static void watch_peer(struct hw_timer *t)
     if (!busy)
         set_suspect(r, false);
     if (silent >= r->limits.dead) {
-        hw_rail_end(r, hw_fail(-ETIMEDOUT, "the peer was not heard on this rail for %llu ms",
+        hw_rail_end(r, hw_fail(-ETIMEDOUT, "nothing was heard from the peer on this rail for %llu ms",
                                (unsigned long long)(silent / HW_MS)));
         return;
     }

@@ -124,7 +124,7 @@ static int take_word(struct hw_session *s, const struct hw_link_in *in)
 {
     struct hw_word word;
     if (in->ext_len < 4)
-        return hw_fail(-EPROTO, "a final confirmation of %u bytes: invalid length", in->ext_len);
+        return hw_fail(-EPROTO, "a final confirmation has an invalid length: %u bytes", in->ext_len);
     int rc = hw_word_decode(in->ext + 4, in->ext_len - 4, &word);
     if (rc < 0 || in->pay || hw_get32(in->ext) >= s->rails)
         return hw_fail(-EPROTO, "invalid final confirmation of %u bytes for rail %u", in->ext_len, hw_get32(in->ext));

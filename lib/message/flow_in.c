@@ -139,7 +139,7 @@ static int place_noted(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     if (rc < 0)
         return rc;
     if ((uint32_t)id >= HW_OPS)
-        return hw_fail(-EPROTO, "the peer sent a notification for invalid write %llx", (unsigned long long)id);
+        return hw_fail(-EPROTO, "the peer sent a notification for invalid write 0x%llx", (unsigned long long)id);
     if (!find_count(p, id))
         return hw_no_memory("the byte count of a write");
     struct hw_note *note = take_note_room(p, in->pay, &rc);
@@ -171,7 +171,7 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
         sum += v.len;
     }
     if ((uint32_t)id >= HW_OPS)
-        return hw_fail(-EPROTO, "the peer sent data for invalid write %llx", (unsigned long long)id);
+        return hw_fail(-EPROTO, "the peer sent data for invalid write 0x%llx", (unsigned long long)id);
     if (sum != in->pay)
         return hw_fail(-EPROTO, "a write carries %u bytes, but its descriptors describe %llu bytes", in->pay,
                        (unsigned long long)sum);
@@ -181,7 +181,7 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
     if (!(flags & HW_MSG_COUNTED))
         return 0;
     in->cookie = find_count(p, id);
-    return in->cookie ? 0 : hw_no_memory("the byte count of write %llx", (unsigned long long)id);
+    return in->cookie ? 0 : hw_no_memory("the byte count of write 0x%llx", (unsigned long long)id);
 }
 
 /* ---- data for this side's reads and receives --------------------------------------------------------------- */
@@ -367,7 +367,7 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
         hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%s", explain_no_message(h->b)));
     else if (op && (g || op->kind == HW_OP_WRITE))
         hw_op_cancel_locked(op, hw_fail(-(int)h->b, "%sthe peer refused %s",
-                                        h->b == EIO ? "access to the peer's memory failed, see its log: " : "",
+                                        h->b == EIO ? "access to the peer's memory failed (see the peer's log): " : "",
                                         g ? "a read of its region" : "a write to its region"));
     hw_ops_unlock(p);
 }

@@ -332,8 +332,8 @@ static int get_queue_for_peer(struct hw_queues *t, uint64_t name, const char *wh
 {
     int rc = hw_queue_get(t, name, HW_QUEUES_BOTH, out);
     return rc == -EAGAIN
-               ? hw_fail(-EPROTO, "no queue is left for a %s of the peer: all %d (streams and tags) are in use", what,
-                         HW_QUEUES_BOTH)
+               ? hw_fail(-EPROTO, "no queue is left for a %s of the peer: all %d queues (streams and tags) are in use",
+                         what, HW_QUEUES_BOTH)
                : rc;
 }
 

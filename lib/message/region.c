@@ -350,7 +350,7 @@ int hw_import_answer(struct hw_peer *p, const struct hw_control_head *h)
         forget_import(&p->imports, i);
     }
     hw_ops_unlock(p);
-    return i ? 0 : hw_fail(-EPROTO, "the peer sends a handle of a region that it was not asked for");
+    return i ? 0 : hw_fail(-EPROTO, "the peer sent a region handle that was not requested");
 }
 
 void hw_import_revoked(struct hw_peer *p, uint64_t id)

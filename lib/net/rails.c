@@ -131,7 +131,8 @@ int hw_rails_read(const char *knob, char **out)
     else if (got < 0)
         rc = hw_fail(-errno, "reading the map of rails %s: %s", knob + 1, strerror(errno));
     else if (n == HW_RAILS_MAX || memchr(text, 0, n))
-        rc = hw_fail(-EINVAL, "the map of rails %s is not a text of fewer than %d bytes", knob + 1, HW_RAILS_MAX);
+        rc =
+            hw_fail(-EINVAL, "the map of rails %s is not a text file, or has %d bytes or more", knob + 1, HW_RAILS_MAX);
     hw_close(&fd);
     if (rc) {
         free(text);

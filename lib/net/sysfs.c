@@ -127,7 +127,7 @@ int hw_text_i64(const char *text, int64_t *out)
     bool minus = *text == '-';
     int rc = hw_text_u64(text + minus, &v);
     if (rc < 0 || v > (uint64_t)INT64_MAX)
-        return hw_fail(-EINVAL, "'%.40s' is not a whole number of 64 bits", text);
+        return hw_fail(-EINVAL, "'%.40s' is not a whole number of at most 63 bits", text);
     *out = minus ? -(int64_t)v : (int64_t)v;
     return 0;
 }

@@ -145,11 +145,11 @@ static int refuse_self(const struct hw_pairing *g)
         strcmp(self, "no") == 0 ? d->env->caps.self != HW_SELF_WORKS : d->env->caps.self == HW_SELF_NEVER;
     if (!refuse || strcmp(self, "yes") == 0 || (!hw_addr_is_loopback(&d->remote) && !is_ours(g, &d->remote)))
         return 0;
-    return hw_fail(
-        -EHOSTUNREACH,
-        "the peer is on this same machine: traffic that passes through no NIC never reaches GPU memory, and %s %s; "
-        "run the other side on another machine (or set knob same_machine to yes)",
-        d->env->ident, d->env->caps.self == HW_SELF_NEVER ? "would deliver nothing" : "would fall back to tcp");
+    return hw_fail(-EHOSTUNREACH,
+                   "the peer is on this same machine: traffic within a machine bypasses the NICs and never reaches GPU "
+                   "memory, and %s %s; run the other side on another machine (or set knob same_machine to yes)",
+                   d->env->ident,
+                   d->env->caps.self == HW_SELF_NEVER ? "would deliver nothing" : "would fall back to tcp");
 }
 
 static int list_candidates(struct hw_pairing *g)

@@ -82,7 +82,7 @@ int hw_hello_sniff(const uint8_t *in, size_t n)
         return hw_fail(-EPROTO, "received a TLS handshake, not hawser's protocol");
     if (memcmp(in, "SSH-", 4) == 0)
         return hw_fail(-EPROTO, "received an SSH greeting, not hawser's protocol");
-    return hw_fail(-EPROTO, "not hawser's protocol: its first bytes are %02x %02x %02x %02x", in[0], in[1], in[2],
+    return hw_fail(-EPROTO, "not hawser's protocol: the first bytes are %02x %02x %02x %02x", in[0], in[1], in[2],
                    in[3]);
 }
 
@@ -183,7 +183,7 @@ const char *hw_refusal_text(unsigned refusal)
         [HW_REFUSE_VERSION] = "the server speaks another protocol version: upgrade the older hawser",
         [HW_REFUSE_KEY_NEEDED] = "the server requires a job key, but the client gave none (--key-file)",
         [HW_REFUSE_KEY_UNWANTED] = "the server has no job key, but the client gave one",
-        [HW_REFUSE_ADDRESS] = "without a job key only loopback and lab addresses (198.18.0.0/15) are served",
+        [HW_REFUSE_ADDRESS] = "without a job key, only loopback and lab addresses (198.18.0.0/15) are served",
         [HW_REFUSE_FULL] = "the server has as many peers as it allows (knob max_peers)",
         [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the client's proof of its key is wrong",

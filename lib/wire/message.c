@@ -16,7 +16,7 @@ void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_hea
 int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *h)
 {
     if (size != HW_CONTROL_SIZE)
-        return hw_fail(-EPROTO, "a control message of %u bytes: invalid length", size);
+        return hw_fail(-EPROTO, "a control message has an invalid length: %u bytes", size);
     *h = (struct hw_control_head){.sequence = hw_get32(in),
                                   .kind = hw_get32(in + 4),
                                   .a = hw_get64(in + 8),
@@ -81,7 +81,7 @@ void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h)
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h)
 {
     if (size != HW_MSG_DATA_SIZE)
-        return hw_fail(-EPROTO, "a placement header of %u bytes: invalid length", size);
+        return hw_fail(-EPROTO, "a placement header has an invalid length: %u bytes", size);
     *h = (struct hw_data_head){hw_get64(in), hw_get64(in + 8), hw_get64(in + 16), hw_get64(in + 24)};
     if ((pay == 0 && (h->total || !h->rest)) || h->rest > HW_MSG_LANDING_MAX || h->total > HW_MSG_LANDING_MAX ||
         h->offset > h->total || pay > h->total - h->offset)
@@ -103,7 +103,7 @@ int hw_noted_decode(const uint8_t *in, uint32_t size, uint64_t *op, uint64_t *to
     *op = hw_get64(in);
     *total = hw_get64(in + 8);
     return *total > HW_MSG_LANDING_MAX
-               ? hw_fail(-EPROTO, "a notification is of a write of %llu bytes, which is too long",
+               ? hw_fail(-EPROTO, "a notification belongs to a write of %llu bytes, which is too long",
                          (unsigned long long)*total)
                : 0;
 }

@@ -40,18 +40,18 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
                        "upgrade the peer's hawser",
                        HW_PLUGIN_VERSION);
     if (size < HW_PLUGIN_GREET || size > HW_PLUGIN_GREET_MOST)
-        return hw_fail(-EPROTO, "a plugin greeting of %u bytes: invalid length", size);
+        return hw_fail(-EPROTO, "a plugin greeting has an invalid length: %u bytes", size);
     return (int)size;
 }
 
 int hw_plugin_greet_decode(const uint8_t *in, size_t len, struct hw_plugin_greet *g)
 {
-    int size = len < HW_PLUGIN_HEAD ? hw_fail(-EPROTO, "a plugin greeting of %zu bytes: invalid length", len)
+    int size = len < HW_PLUGIN_HEAD ? hw_fail(-EPROTO, "a plugin greeting has an invalid length: %zu bytes", len)
                                     : hw_plugin_greet_size(in);
     if (size < 0)
         return size;
     if (len < (size_t)size)
-        return hw_fail(-EPROTO, "a plugin greeting that ends after %zu of %d bytes", len, size);
+        return hw_fail(-EPROTO, "a plugin greeting ends after %zu of %d bytes", len, size);
     g->longest = hw_get32(in + 8);
     g->gpu = decode_gpu(hw_get16(in + 12));
     g->peer_gpu = decode_gpu(hw_get16(in + 14));

@@ -19,11 +19,11 @@ size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e)
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s)
 {
     if (len < HW_SETUP_HEAD)
-        return hw_fail(-EPROTO, "a SETUP of %zu bytes: invalid length", len);
+        return hw_fail(-EPROTO, "a SETUP has an invalid length: %zu bytes", len);
     s->n = hw_get16(body);
     s->via = hw_get16(body + 2);
     if (s->n > HW_SETUP_MAX)
-        return hw_fail(-EPROTO, "a SETUP of %u entries; at most %u are allowed", s->n, HW_SETUP_MAX);
+        return hw_fail(-EPROTO, "a SETUP has %u entries; at most %u are allowed", s->n, HW_SETUP_MAX);
     if (s->via > s->n)
         return hw_fail(-EPROTO, "invalid SETUP: the connection arrived at entry %u of %u", s->via, s->n);
     return 0;
@@ -33,19 +33,19 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
 {
     const size_t head = HAWSER_NIC_NAME + 4;
     if (*at > len || len - *at < head)
-        return hw_fail(-EPROTO, "a SETUP truncated in an entry");
+        return hw_fail(-EPROTO, "a SETUP is truncated in an entry");
     const uint8_t *p = body + *at;
     memcpy(e->nic, p, HAWSER_NIC_NAME);
     e->handle_index = hw_get16(p + HAWSER_NIC_NAME);
     e->handle_len = hw_get16(p + HAWSER_NIC_NAME + 2);
     if (e->handle_len > HW_HANDLE_MAX || len - *at - head < e->handle_len)
-        return hw_fail(-EPROTO, "a SETUP with a handle of %u bytes, which is too long or cut off", e->handle_len);
+        return hw_fail(-EPROTO, "a SETUP has a handle of %u bytes, which is too long or cut off", e->handle_len);
     /* users see the name, so it must be printable and terminated */
     if (!memchr(e->nic, 0, sizeof(e->nic)))
-        return hw_fail(-EPROTO, "a SETUP with an unterminated NIC name");
+        return hw_fail(-EPROTO, "a SETUP has an unterminated NIC name");
     for (const char *c = e->nic; *c; c++)
         if (*c <= ' ' || *c > '~')
-            return hw_fail(-EPROTO, "a SETUP with an unprintable NIC name");
+            return hw_fail(-EPROTO, "a SETUP has an unprintable NIC name");
     memset(e->handle, 0, sizeof(e->handle));
     memcpy(e->handle, p + head, e->handle_len);
     *at += head + e->handle_len;
@@ -89,7 +89,7 @@ static int find_item(const uint8_t *body, size_t len, unsigned wanted, const uin
         const unsigned type = hw_get16(body + at), size = hw_get16(body + at + 2);
         at += 4;
         if (size > len - at)
-            return hw_fail(-EPROTO, "a SETUP truncated in an item");
+            return hw_fail(-EPROTO, "a SETUP is truncated in an item");
         if (type == wanted) {
             *item = body + at;
             *n = size;
@@ -126,7 +126,7 @@ int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, u
     if (rc < 0 || !item)
         return rc;
     if (n != 4)
-        return hw_fail(-EPROTO, "a version range of %zu bytes: invalid length", n);
+        return hw_fail(-EPROTO, "a version range has an invalid length: %zu bytes", n);
     *least = hw_get16(item);
     *most = hw_get16(item + 2);
     return *least && *least <= *most ? 0 : hw_fail(-EPROTO, "invalid version range %u to %u", *least, *most);

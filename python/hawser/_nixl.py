@@ -42,7 +42,7 @@ def find_nixl(folder: str | None) -> list[Nixl]:
             found[name] = Nixl(name, dist.version, plugins)
     if not found:
         where = f"in {folder}" if folder is not None else f"among the packages of {sys.executable}"
-        raise NixlError(f"no wheel of NIXL {where}: run `pip install nixl-cu12` or `pip install nixl-cu13` "
+        raise NixlError(f"no NIXL wheel {where}: run `pip install nixl-cu12` or `pip install nixl-cu13` "
                         "first, or use --dir to specify the folder in which NIXL is installed")
     return list(found.values())
 

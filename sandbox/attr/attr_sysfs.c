@@ -112,7 +112,7 @@ static int write_lines(const struct sb_dev *d, const struct sb_blob *of, const s
         char path[PATH_SIZE];
         size_t n = 0;
         if (!is || is - p >= PATH_SIZE)
-            return hw_fail(-EBADMSG, "%s: a recorded value does not consist of lines PATH=TEXT for sysfs", d->name);
+            return hw_fail(-EBADMSG, "%s: a recorded value does not consist of PATH=TEXT lines for sysfs", d->name);
         snprintf(path, sizeof(path), "%.*s", (int)(is - p), p);
         const char *other = find_line(than, p, (size_t)(is - p), &n), *value = zero ? "0" : is + 1;
         size_t len = zero ? 1 : (size_t)(stop - is) - 1;

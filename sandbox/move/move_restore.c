@@ -197,7 +197,7 @@ static void tell_lost(struct back *b, int i)
     b->lost++;
     if (b->there.fd < 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,
-               "%s is lost: it is not in this network namespace, and the container's has ended%s%s", w->name,
+               "%s is lost: it is not in this network namespace, and the container's namespace has ended%s%s", w->name,
                *w->kind ? ", which deletes devices of kind " : "", w->kind);
     else if (sb_netdev_find(&b->there.rt, k->there, NULL, &l) == 0)
         sb_log(b->f.log, HAWSER_LOG_ERROR,

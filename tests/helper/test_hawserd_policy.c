@@ -57,7 +57,7 @@ static void policy_text(void)
     is_int(hd_policy_parse(&P, "", "p.conf"), 0, "an empty file");
     ok(!hd_policy_find(&P, 0, NULL, 0), "grants nothing, not even to root");
     refused("nics = eth1\n", "precedes the first section");
-    refused("[eth1]\nnics = *\n", "a section is [user NAME]");
+    refused("[eth1]\nnics = *\n", "expected [user NAME]");
     refused("[user nobody-of-this-name]\nnics = *\n", "unknown user");
     refused("[group nobody-of-this-name]\nnics = *\n", "unknown group");
     refused("[user -1]\nnics = *\n", "unknown user");

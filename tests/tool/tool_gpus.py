@@ -116,7 +116,7 @@ def one_process(s, tmp):
        all(x["bad_bytes"] == 0 and x["verified_bytes"] == x["iters"] * 65536 for x in rows(r)), "both directions at once", r)
     r = bench(s, "--gpus", "all", "--size", "64KiB", "--iters", 8, "--json", "-", gpus=6)
     ok(r.returncode == 0 and pairs(rows(r)) == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (5, 1)] and
-       "wraps around to GPU 0" in r.stderr, "six here, four there: the numbers start again from 0, said so", r)
+       "wrap around to GPU 0" in r.stderr, "six here, four there: the numbers start again from 0, said so", r)
     r = bench(s, "--gpus", "all", what="validate", timeout=90)
     ok(r.returncode == 0 and r.stdout.count("Success: 4 / 4\n") == 4 and r.stdout.endswith("GPUs and NICs: 4 of 4\n"),
        "validate --gpus all", r)

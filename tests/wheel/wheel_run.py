@@ -221,7 +221,7 @@ def misuse_nixl(python, folder):
 
     empty = folder / "empty"
     empty.mkdir()
-    attempt("no NIXL", f"no wheel of NIXL in {empty}", "--dir", empty)
+    attempt("no NIXL", f"no NIXL wheel in {empty}", "--dir", empty)
     site, plugins = place("foreign")
     plugins.mkdir()
     (plugins / "libplugin_HAWSER.so").write_text("somebody's")

@@ -379,9 +379,8 @@ static void print_gpu_bench_head(struct bench *b, bool wrapped, int there)
         fputc('\n', out);
     }
     if (wrapped)
-        fprintf(out,
-                "# the serving node has %d GPU%s; for higher local GPU numbers, the remote GPU wraps around to GPU 0\n",
-                there, hw_plural(there));
+        fprintf(out, "# the serving node has only %d GPU%s, so remote GPU numbers wrap around to GPU 0\n", there,
+                hw_plural(there));
     bench_print_knobs(b, out);
     if (b->compare_raw && b->gpus_text)
         fprintf(out, "# plain sockets use host memory\n");

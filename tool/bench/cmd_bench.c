@@ -70,7 +70,7 @@ static int parse_blocks(void *args, const char *text)
         uint64_t n, size;
         const size_t len = strcspn(p, ",");
         if (len >= sizeof word || b->n_sizes == BENCH_SIZES)
-            return hw_fail(-E2BIG, "'%s' has more than %d lists NxSIZE, or one with more than 63 characters", text,
+            return hw_fail(-E2BIG, "'%s' has more than %d NxSIZE lists, or one with more than 63 characters", text,
                            BENCH_SIZES);
         snprintf(word, sizeof word, "%.*s", (int)len, p);
         char *x = strchr(word, 'x');
@@ -184,7 +184,8 @@ static const struct opt rows[] = {
              "write one JSON line per measurement to FILE; - is standard output"),
     OPT_TEXT("report", 0, "FILE", struct bench, report, "write one HTML file with plots"),
     OPT_TEXT("faults", 0, "FILE", struct bench, faults,
-             "mark the events in FILE in the timeline; each line is SECONDS TEXT, with the time of CLOCK_MONOTONIC"),
+             "mark the events in FILE in the timeline; each line is SECONDS TEXT, with SECONDS as CLOCK_MONOTONIC "
+             "counts them"),
     OPT_CALL("gpus", 'g', "LIST", parse_bench_gpus,
              "use memory of these GPUs at once, each with its own NICs; LIST is all, a range such as 0-3, a list such "
              "as 0,2, or pairs of a local and a remote GPU such as 0:5,1:4"),

@@ -130,8 +130,7 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
         return;
     }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
-        printf("  header split: on according to the driver; hawserd sets it anyway, which changes nothing if it was "
-               "set before\n");
+        printf("  header split: on according to the driver; hawserd sets it anyway, in case this state is automatic\n");
     else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
         printf("  header split: hawserd sets it with hds-thresh 0 (now %d); some drivers then reset the link for a "
                "moment\n",
@@ -283,8 +282,8 @@ static int run_undo(const char *cmd, const char *path)
     if (rc < 0)
         return tool_fail(cmd, "%s", hw_error());
     if (rc > 0)
-        return tool_fail(cmd, "%d change%s could not be undone; the journal %s still lists %s", rc, hw_plural(rc), path,
-                         rc == 1 ? "it" : "them");
+        return tool_fail(
+            cmd, "not all changes could be undone (NICs and flow rules left: %d); the journal %s lists them", rc, path);
     printf("none of hawserd's changes remain\n");
     return TOOL_OK;
 }

@@ -372,7 +372,8 @@ static int round_of(struct dm_meet *m)
     if (m->mine[OFFER] < 0) {
         if (dm_sys.to_self(m->a.heads))
             set_fallback_reason(
-                m, "both ends are on this node: traffic that passes through no NIC never reaches device memory");
+                m,
+                "both ends are on this node: traffic within a node bypasses the NICs and never reaches device memory");
         queue_meet_message(m, OFFER, !*m->why);
     }
     while ((rc = receive_meet_message(m)) == 1)

@@ -62,10 +62,11 @@ static int receive_bytes(struct hw_hs *hs, int fd)
         if ((r == 0 || (r < 0 && errno == ECONNRESET)) && hs->stage == S_PROOF &&
             hs->have == 0) /* the client checks the server's proof first, and closes the connection without a message if
                               the proof is wrong */
-            return hw_fail(-EACCES, hs->hello.kind == HW_BOOT_CONTROL && hs->hello.keyed
-                                        ? "the client closed the connection without proving the job key: it probably "
-                                          "has a different key"
-                                        : "the client closed the connection during the handshake");
+            return hw_fail(
+                -EACCES, hs->hello.kind == HW_BOOT_CONTROL && hs->hello.keyed
+                             ? "the client closed the connection without proving that it has the job key: it probably "
+                               "has a different key"
+                             : "the client closed the connection during the handshake");
         if (r == 0)
             return hw_fail(-ECONNRESET, "the peer closed the connection after %u of %u bytes of a bootstrap message",
                            hs->have, hs->want);
@@ -73,7 +74,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
             continue;
         if (r < 0 && errno == EAGAIN) {
             if (hw_now() >= hs->deadline)
-                return hw_fail(-ETIMEDOUT, "the peer sent %u of %u bytes of a bootstrap message within %llu ms",
+                return hw_fail(-ETIMEDOUT, "the peer sent only %u of %u bytes of a bootstrap message within %llu ms",
                                hs->have, hs->want, (unsigned long long)hs->step_ms);
             return -EAGAIN;
         }

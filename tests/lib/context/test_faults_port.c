@@ -267,7 +267,7 @@ static void some_strays(void)
     struct hw_hello h = {.kind = HW_BOOT_CONTROL};
     static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stray("an HTTP request", get, sizeof(get) - 1, "an HTTP request, not hawser");
-    stray("garbage", "\xde\xad\xbe\xef garbage \0\0\0", 16, "its first bytes are de ad be ef");
+    stray("garbage", "\xde\xad\xbe\xef garbage \0\0\0", 16, "the first bytes are de ad be ef");
     stray("a TLS handshake", "\x16\x03\x01\x02\x00\x01\x00", 7, "a TLS handshake");
     hw_random(h.nonce, sizeof(h.nonce));
     hw_hello_encode(hello, &h);

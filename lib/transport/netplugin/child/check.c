@@ -97,8 +97,8 @@ int np_check_frags(const struct loadMeta *list, uint32_t n, uint64_t len, struct
         *size += out[i].len;
     }
     if (*size > len)
-        return hw_fail(-EPROTO, "fragments of %llu bytes in total for a receive of %llu", (unsigned long long)*size,
-                       (unsigned long long)len);
+        return hw_fail(-EPROTO, "the fragments have %llu bytes in total, but the receive has only %llu",
+                       (unsigned long long)*size, (unsigned long long)len);
     return 0;
 }
 
