@@ -17,12 +17,9 @@
 #define ENV_FROM     22807
 
 static const char *const steps[] = {
-    [NCCL_LOADING] = "loading",
-    [NCCL_TABLES] = "the search for its tables",
-    [NCCL_INITIALISING] = "its init()",
-    [NCCL_COUNTING] = "its devices()",
-    [NCCL_ASKING] = "its getProperties()",
-    [NCCL_FINALISING] = "its finalize()",
+    [NCCL_LOADING] = "loading",        [NCCL_TABLES] = "the search for the plugin's tables",
+    [NCCL_INITIALISING] = "init()",    [NCCL_COUNTING] = "devices()",
+    [NCCL_ASKING] = "getProperties()", [NCCL_FINALISING] = "finalize()",
     [NCCL_DONE] = "the last step",
 };
 
@@ -261,7 +258,7 @@ void dr_nccl_tuner(struct dr_report *d)
         bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
         dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL loads %s%s%s", l->tuner->path,
                asked ? ", set by NCCL_TUNER_PLUGIN" : ", because it is on the loader's path",
-               ours ? "" : ", not hawser's");
+               ours ? "" : "; this file is not hawser's plugin");
         if (!ours)
             dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
         return;
@@ -286,7 +283,7 @@ void dr_nccl_env_plugin(struct dr_report *d)
     else if (l->lib->version && l->lib->version < ENV_FROM)
         dr_say(d, DR_PASS, NULL, "this NCCL does not load %s", l->env->path);
     else {
-        dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may replace the environment",
+        dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may override environment variables",
                l->lib->version ? "loads" : "may load", l->env->path);
         dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables, your program prints the "
                    "parameters that NCCL uses");

@@ -94,7 +94,8 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
             "goodput takes to reach 90 % of what the other NICs carried, how long the longest write took,\nand "
             "how many bytes were sent again. drill disables NICs itself (--take), or watches while you disable "
             "NICs.\nExit status: 0 success, 1 failure (such as a failed write, goodput that did not recover, or wrong "
-            "bytes), 2 usage error, 128 plus the signal's number if --take was interrupted.",
+            "bytes), 2 usage error, 128 plus the signal's number if interrupted before all faults of --take, or before "
+            "the check of the bytes.",
         .rows = rows,
         .least = 1,
         .most = 1,
