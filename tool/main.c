@@ -25,7 +25,7 @@ static const struct command {
     {"doctor", cmd_doctor, "check this machine, or a pair of nodes, and say how to fix problems"},
     {"top", cmd_top, "show live which processes transfer how much over which NICs"},
     {"metrics", cmd_metrics, "print the counters of processes that use hawser, for Prometheus"},
-    {"nccl", cmd_nccl, "show what NCCL needs to use hawser, check it, and measure it"},
+    {"nccl", cmd_nccl, "show what NCCL needs to use hawser, check the setup, and measure NCCL"},
     {"nixl", cmd_nixl, "check whether NIXL finds and accepts hawser's backend, and if not, why"},
     {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL settings, or take them back"},
     {"verbs", cmd_verbs, "run untrusted programs that use RDMA verbs, through a broker"},

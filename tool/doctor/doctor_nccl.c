@@ -67,7 +67,7 @@ void dr_nccl_library(struct dr_report *d)
         /* without --nccl, another library may still be loaded by the program */
         dr_say(d, strcmp(l->asked, NCCL_LIBRARY) == 0 ? DR_WARN : DR_FAIL, NULL,
                "%s: the plugin tables that NCCL supports are unknown; tables up to v%d are tried", l->why, NCCL_NEWEST);
-        dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's library: find / -name libnccl.so.2");
+        dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's NCCL: find / -name libnccl.so.2");
     }
 }
 
@@ -137,8 +137,8 @@ void dr_nccl_table(struct dr_report *d)
         if (!*p->path || p->step < NCCL_TABLES)
             continue;
         if (p->table)
-            dr_say(d, DR_PASS, short_name(p), "NCCL %s v%d of the plugin's tables %s", p->listed ? "uses" : "would use",
-                   p->table, format_table_versions(p->tables, text, sizeof text));
+            dr_say(d, DR_PASS, short_name(p), "NCCL %s table v%d of the plugin, which has %s",
+                   p->listed ? "uses" : "would use", p->table, format_table_versions(p->tables, text, sizeof text));
         else {
             dr_say(d, get_fault_outcome(p), short_name(p), "the plugin's tables: %s; NCCL needs one of v%d to v%d",
                    format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);

@@ -208,7 +208,8 @@ void dr_tcpx_path(struct dr_report *d)
         }
         const char *slash = strrchr(s.p[i].path, '/');
         dr_say(d, DR_WARN, NULL,
-               "the folder of %s is not in LD_LIBRARY_PATH, so NCCL finds the plugin only if /etc/ld.so.conf lists "
+               "the folder of %s is not in LD_LIBRARY_PATH, so NCCL finds the plugin by name only if /etc/ld.so.conf "
+               "lists "
                "that folder",
                s.p[i].path);
         dr_mend(d, "export LD_LIBRARY_PATH=%.*s:$LD_LIBRARY_PATH", (int)(slash - s.p[i].path), s.p[i].path);

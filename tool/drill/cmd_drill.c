@@ -71,8 +71,8 @@ static const struct opt rows[] = {
     OPT_TIME("duration", 't', "TIME", struct drill, duration_ms, 4000, 86400000,
              "without --take: how long to watch (default: 30s)"),
     OPT_TEXT("marks", 0, "FILE", struct drill, faults_file,
-             "without --take: read externally caused faults from FILE; each line is SECONDS NIC TEXT, with the time of "
-             "CLOCK_MONOTONIC"),
+             "without --take: read externally caused faults from FILE; each line is SECONDS NIC TEXT, where "
+             "SECONDS is a time of CLOCK_MONOTONIC"),
     OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "size of a write (default: 128KiB)"),
     OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes in flight (default: 64)"),
     OPT_CALL("nics", 'n', "A,B", parse_drill_nics, "NICs of this node (default: all with a route to the peer)"),

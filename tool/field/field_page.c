@@ -137,7 +137,7 @@ static void write_parts(struct page *p, const struct field *f)
          "state",
          NULL},
         {{"Seconds", NULL, false}, "seconds", format_seconds},
-        {{"Why", "why the first step that was not ok failed, was skipped, or found a problem", true}, "why", NULL}};
+        {{"Why", "the first reason why a step failed, was skipped, or found a problem", true}, "why", NULL}};
     write_rows(p, "Parts", c, HW_ARRAY_LEN(c), get(f->doc, "parts"));
 }
 

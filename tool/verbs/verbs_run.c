@@ -136,7 +136,7 @@ static int await_verbs_command(pid_t child, pid_t *broker, int signals, const st
                 *broker = 0;
                 if (WIFSIGNALED(status))
                     hw_log(log, HAWSER_LOG_ERROR,
-                           "the broker was ended by signal %d%s: RDMA calls of the command now fail with ENOSYS",
+                           "the broker was killed by signal %d%s: RDMA calls of the command now fail with ENOSYS",
                            WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
                 else if (status != 0)
                     hw_log(log, HAWSER_LOG_ERROR,
