@@ -270,7 +270,7 @@ static int parse_user(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "read the policy from FILE (see hawser-verbs-policy(5))"),
     OPT_TEXT("container", 0, "NAME", struct run_args, container,
-             "use this section of the policy (default: the section for all containers)"),
+             "apply the policy's sections for this container (default: only the sections for all containers)"),
     OPT_CALL("user", 0, "USER", parse_user,
              "run the command as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
     OPT_TEXT("state-dir", 0, "DIR", struct run_args, o.state_dir,
