@@ -20,7 +20,7 @@ static const struct command {
     {"validate", cmd_validate, "open N connections at once on one NIC and check each of them"},
     {"mesh", cmd_mesh, "measure every pair of nodes of a cluster, and report outliers"},
     {"fieldtest", cmd_fieldtest, "test two nodes, by default within ten minutes, and write files for hawser's authors"},
-    {"trace", cmd_trace, "record every call into a net plugin, or compare two recordings"},
+    {"trace", cmd_trace, "record the calls into a net plugin, or compare two recordings"},
     {"topo", cmd_topo, "show GPUs, NICs and the paths between them, and plan which NICs serve which GPU"},
     {"doctor", cmd_doctor, "check this machine, or a pair of nodes, and say how to fix problems"},
     {"top", cmd_top, "show live which processes transfer how much over which NICs"},
