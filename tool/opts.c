@@ -321,7 +321,7 @@ const struct opt common_opts[] = {
     OPT_CALL("knob", 'K', "NAME=VALUE", parse_knob,
              "set a knob of the library (see `hawser help knobs`); may be repeated"),
     OPT_TEXT("key-file", 'k', "FILE", struct common, key_file,
-             "read the job key, which has 16 to 4096 bytes and is the same on both sides, from FILE"),
+             "read the job key (16 to 4096 bytes, the same on both sides) from FILE"),
     OPT_CALL("transport", 0, "NAME", parse_transport,
              "transfer data with tcp, devmem, or netplugin:PLUGIN; must be the same on both sides (default: tcp)"),
     OPT_CALL("require-devmem", 0, NULL, parse_require_devmem, "same as --transport devmem --require-direct"),

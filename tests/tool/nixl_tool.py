@@ -71,7 +71,7 @@ def without_backend(tmp):
     none = tmp / "none"
     none.mkdir()
     status, seen, _ = check("--dir", none)
-    ok(status == 1 and "no wheel nixl-cu12 or nixl-cu13 in " + str(none) == seen["nixl.wheel"][1], "no NIXL", status, seen)
+    ok(status == 1 and "no nixl-cu12 or nixl-cu13 wheel in " + str(none) == seen["nixl.wheel"][1], "no NIXL", status, seen)
     status, seen, _ = check("--dir", tmp / "nowhere")
     ok(status == 1 and "No such file" in seen["nixl.wheel"][1], "no folder", status, seen)
     status, seen, _ = check("--python", tmp / "nopython")

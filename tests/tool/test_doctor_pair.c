@@ -45,7 +45,7 @@ static void tcpx(void)
 
     env[0] = "NCCL_GPUDIRECTTCPX_FORCE_ACK=0";
     check("tcpx.plugin", DR_FAIL, "TCPX is set up here");
-    check("tcpx.manager", DR_FAIL, "no socket rx_rule_manager is found");
+    check("tcpx.manager", DR_FAIL, "no rx_rule_manager socket is found");
     check("tcpx.chunk-size", DR_FAIL, "not set");
     env[0] = "NCCL_NET_PLUGIN=none";
     check("tcpx.plugin", DR_SKIP, "none");

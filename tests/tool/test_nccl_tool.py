@@ -146,7 +146,7 @@ def part_check(tmp):
     ok(r.returncode == 0 and has(f, "nccl.network", "PASS", "hawser, with table v11") and has(f, "nccl.library", "PASS", "2.28.9"),
        "ours is found: exit 0", r)
     ok(has(f, "nccl.nics", "PASS", "lane0 (24000 Mb/s, GPU memory), lane1 (24001 Mb/s, GPU memory)") and
-       has(f, "nccl.table", "PASS", "NCCL uses v11 of the plugin's tables v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is hawser's"),
+       has(f, "nccl.table", "PASS", "NCCL uses table v11 of the plugin, which has v8, v11") and has(f, "nccl.link", "PASS", f"{lib}/libnccl-net.so is hawser's"),
        "its devices, tables and link", f)
     ok(not any(c["outcome"] == "FAIL" for x in f.values() for c in x) and all(c["group"] == "nccl" for x in f.values() for c in x),
        "nothing failed", f)
@@ -190,12 +190,12 @@ def part_check(tmp):
 
     # faults in the plugin, each with its own check
     for fault, what, text in (
-            ("init-exit", "nccl.init", "called exit(1) during its init(); its last output: 'mini: starting, as it should mini: no luck today'"),
-            ("init-crash", "nccl.init", "was killed by signal 6 (Aborted) during its init()"),
-            ("init-fail", "nccl.init", "its init() failed with ncclResult_t 3"),
-            ("devices-fail", "nccl.init", "its devices() failed with ncclResult_t 2"),
-            ("properties-crash", "nccl.init", "was killed by signal 6 (Aborted) during its getProperties()"),
-            ("finalize-exit", "nccl.init", "called exit(0) during its finalize()"),
+            ("init-exit", "nccl.init", "called exit(1) during init(); its last output: 'mini: starting, as it should mini: no luck today'"),
+            ("init-crash", "nccl.init", "was killed by signal 6 (Aborted) during init()"),
+            ("init-fail", "nccl.init", "init() failed with ncclResult_t 3"),
+            ("devices-fail", "nccl.init", "devices() failed with ncclResult_t 2"),
+            ("properties-crash", "nccl.init", "was killed by signal 6 (Aborted) during getProperties()"),
+            ("finalize-exit", "nccl.init", "called exit(0) during finalize()"),
             ("load-crash", "nccl.load", "was killed by signal 6 (Aborted) during loading")):
         r, f = check(tmp, **good, MINI_FAULT=fault)
         ok(r.returncode == 1 and has(f, what, "FAIL", text, "hawser") and has(f, "nccl.network", "FAIL"), f"{fault}: {what} says so", f)
@@ -205,7 +205,7 @@ def part_check(tmp):
     ok(r.returncode == 0 and has(f, "nccl.init", "PASS", "100 devices"), "more devices than are told", f)
     start = time.monotonic()
     r, f = check(tmp, **good, MINI_FAULT="init-hang")
-    ok(r.returncode == 1 and has(f, "nccl.init", "FAIL", "did not end within 10 s during its init()") and time.monotonic() - start < 60,
+    ok(r.returncode == 1 and has(f, "nccl.init", "FAIL", "did not end within 10 s during init()") and time.monotonic() - start < 60,
        "one that hangs is given up", f)
     (lib / "libnccl-net-hawser.so").write_text("no library")
     r, f = check(tmp, **good)
@@ -346,10 +346,10 @@ def alive(tmp):
 def part_fails(tmp):
     quick = ["--size", "8,4KiB", "--iters", 2, "--warmup", 1]
     r = bench(tmp, *quick, FAKENCCL_FAULT="wrong:1:4")
-    ok(r.returncode == 1 and "rank 1: all_reduce of 8 bytes: 1 of 4 elements is wrong, the first is element 1" in r.stderr and
+    ok(r.returncode == 1 and "rank 1: all_reduce of 8 bytes: 1 of 4 elements is wrong; the first is element 1" in r.stderr and
        re.search(r"^ +8 .*all_reduce.* 1 +\S+$", r.stdout, re.M), "a wrong element of the last operation is found", r)
     r = bench(tmp, *quick, "--op", "sendrecv", FAKENCCL_FAULT="wrong:0:7", FAKENCCL_REPORT=tmp / "x")
-    ok(r.returncode == 1 and "rank 0: sendrecv of 4096 bytes: 1 of 2048 elements is wrong, the first is element 512" in r.stderr,
+    ok(r.returncode == 1 and "rank 0: sendrecv of 4096 bytes: 1 of 2048 elements is wrong; the first is element 512" in r.stderr,
        "and of the last one under the clock", r)
     for fault, said in (("die", "ended with status 3 before its work was done"), ("crash", "was killed by signal 6"),
                         ("error", "ncclAllReduce: remote process exited or there was a network error: the fault that was asked for"),

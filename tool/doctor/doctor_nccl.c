@@ -17,12 +17,9 @@
 #define ENV_FROM     22807
 
 static const char *const steps[] = {
-    [NCCL_LOADING] = "loading",
-    [NCCL_TABLES] = "the search for its tables",
-    [NCCL_INITIALISING] = "its init()",
-    [NCCL_COUNTING] = "its devices()",
-    [NCCL_ASKING] = "its getProperties()",
-    [NCCL_FINALISING] = "its finalize()",
+    [NCCL_LOADING] = "loading",        [NCCL_TABLES] = "the search for the plugin's tables",
+    [NCCL_INITIALISING] = "init()",    [NCCL_COUNTING] = "devices()",
+    [NCCL_ASKING] = "getProperties()", [NCCL_FINALISING] = "finalize()",
     [NCCL_DONE] = "the last step",
 };
 
@@ -70,7 +67,7 @@ void dr_nccl_library(struct dr_report *d)
         /* without --nccl, another library may still be loaded by the program */
         dr_say(d, strcmp(l->asked, NCCL_LIBRARY) == 0 ? DR_WARN : DR_FAIL, NULL,
                "%s: the plugin tables that NCCL supports are unknown; tables up to v%d are tried", l->why, NCCL_NEWEST);
-        dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's library: find / -name libnccl.so.2");
+        dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's NCCL: find / -name libnccl.so.2");
     }
 }
 
@@ -140,8 +137,8 @@ void dr_nccl_table(struct dr_report *d)
         if (!*p->path || p->step < NCCL_TABLES)
             continue;
         if (p->table)
-            dr_say(d, DR_PASS, short_name(p), "NCCL %s v%d of the plugin's tables %s", p->listed ? "uses" : "would use",
-                   p->table, format_table_versions(p->tables, text, sizeof text));
+            dr_say(d, DR_PASS, short_name(p), "NCCL %s table v%d of the plugin, which has %s",
+                   p->listed ? "uses" : "would use", p->table, format_table_versions(p->tables, text, sizeof text));
         else {
             dr_say(d, get_fault_outcome(p), short_name(p), "the plugin's tables: %s; NCCL needs one of v%d to v%d",
                    format_table_versions(p->tables, text, sizeof text), NCCL_OLDEST, p->newest);
@@ -261,7 +258,7 @@ void dr_nccl_tuner(struct dr_report *d)
         bool ours = base && strcmp(base + 1, NCCL_PLUGIN_FILE) == 0;
         dr_say(d, ours ? DR_PASS : DR_WARN, NULL, "NCCL loads %s%s%s", l->tuner->path,
                asked ? ", set by NCCL_TUNER_PLUGIN" : ", because it is on the loader's path",
-               ours ? "" : ", not hawser's");
+               ours ? "" : "; this file is not hawser's plugin");
         if (!ours)
             dr_mend(d, "%s", asked ? "unset NCCL_TUNER_PLUGIN" : "export NCCL_TUNER_PLUGIN=" NCCL_PLUGIN_FILE);
         return;
@@ -286,7 +283,7 @@ void dr_nccl_env_plugin(struct dr_report *d)
     else if (l->lib->version && l->lib->version < ENV_FROM)
         dr_say(d, DR_PASS, NULL, "this NCCL does not load %s", l->env->path);
     else {
-        dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may replace the environment",
+        dr_say(d, DR_WARN, NULL, "NCCL %s %s, which may override environment variables",
                l->lib->version ? "loads" : "may load", l->env->path);
         dr_mend(d, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV   # with these variables, your program prints the "
                    "parameters that NCCL uses");

@@ -123,7 +123,7 @@ static void check_nic_mtu(struct dr_report *d, const struct dr_nic *n)
         return;
     }
     dr_say(d, mtu < 1280 ? DR_FAIL : DR_WARN, n->name, "%llu%s", (unsigned long long)mtu,
-           mtu < 1280 ? ": too small even for IPv6" : "");
+           mtu < 1280 ? ": too small for IPv6, which needs 1280" : "");
     dr_mend(d, "ip link set %s mtu %d   # if the whole network supports it", n->name,
             strcmp(n->driver, "gve") == 0 ? 8244 : 9000);
 }
@@ -185,7 +185,7 @@ static void devmem_of(struct dr_report *d, const struct dr_nic *n)
         dr_say(d, DR_PASS, n->name, "%s: devmem receive%s", n->driver,
                devmem_drivers[i].tx && v >= 6016 ? " and send" : " only");
     else if (v > 6012)
-        dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3, but not in 6.12; this is %s", n->driver,
+        dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3, but not in 6.12; this node runs %s", n->driver,
                d->m->release);
     else
         dr_say(d, DR_WARN, n->name, "%s has devmem in Linux 7.3, but not in %s", n->driver, d->m->release);

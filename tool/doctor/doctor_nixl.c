@@ -32,7 +32,7 @@ void dr_nixl_wheel(struct dr_report *d)
     if (*l->why)
         dr_say(d, DR_FAIL, NULL, "%s", l->why);
     else
-        dr_say(d, DR_FAIL, NULL, "no wheel nixl-cu12 or nixl-cu13 in %s%s", *l->python ? "the packages of " : "",
+        dr_say(d, DR_FAIL, NULL, "no nixl-cu12 or nixl-cu13 wheel in %s%s", *l->python ? "the packages of " : "",
                *l->python ? l->python : l->where);
     dr_mend(d, "hawser nixl check --python FILE   # FILE is the Python that runs your program");
 }

@@ -163,7 +163,9 @@ void dr_pair_session(struct dr_report *d)
     if (p->connected < 0) {
         dr_say(d, DR_FAIL, NULL, "%s", p->why);
         if (p->connected == -EACCES)
-            dr_mend(d, "hawser doctor HOST --key-file FILE   # the key file that serve has on the other node");
+            dr_mend(
+                d,
+                "hawser doctor HOST --key-file FILE   # FILE has the key that `hawser serve` uses on the other node");
         else if (p->connected == -EHOSTUNREACH)
             dr_mend(d, "getent ahosts HOST   # prints the addresses of the name; check the route to them");
         else

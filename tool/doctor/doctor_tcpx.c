@@ -208,7 +208,8 @@ void dr_tcpx_path(struct dr_report *d)
         }
         const char *slash = strrchr(s.p[i].path, '/');
         dr_say(d, DR_WARN, NULL,
-               "the folder of %s is not in LD_LIBRARY_PATH, so NCCL finds the plugin only if /etc/ld.so.conf lists "
+               "the folder of %s is not in LD_LIBRARY_PATH, so NCCL finds the plugin by name only if /etc/ld.so.conf "
+               "lists "
                "that folder",
                s.p[i].path);
         dr_mend(d, "export LD_LIBRARY_PATH=%.*s:$LD_LIBRARY_PATH", (int)(slash - s.p[i].path), s.p[i].path);
@@ -247,7 +248,7 @@ void dr_tcpx_manager(struct dr_report *d)
         dr_say(d, DR_FAIL, NULL,
                "%s/rx_rule_manager exists, but there is no get_gpu_fd_*: RxDM found no GPU, or was assigned none", dir);
     else if (dr_tcpx_meant(d->m))
-        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no socket rx_rule_manager is found");
+        dr_say(d, DR_FAIL, NULL, "TCPX is set up here, but no rx_rule_manager socket is found");
     else
         dr_say(d, DR_SKIP, NULL, "TCPX is not set up here");
     if (d->r && d->r[d->n - 1].outcome == DR_FAIL)

@@ -71,8 +71,8 @@ static const struct opt rows[] = {
     OPT_TIME("duration", 't', "TIME", struct drill, duration_ms, 4000, 86400000,
              "without --take: how long to watch (default: 30s)"),
     OPT_TEXT("marks", 0, "FILE", struct drill, faults_file,
-             "without --take: read externally caused faults from FILE; each line is SECONDS NIC TEXT, with the time of "
-             "CLOCK_MONOTONIC"),
+             "without --take: read externally caused faults from FILE; each line is SECONDS NIC TEXT, where "
+             "SECONDS is a time of CLOCK_MONOTONIC"),
     OPT_SIZE("size", 's', "SIZE", struct drill, size, 1, 1u << 30, "size of a write (default: 128KiB)"),
     OPT_NUMBER("depth", 'd', "N", struct drill, depth, 1, TP_MAX_DEPTH, "writes in flight (default: 64)"),
     OPT_CALL("nics", 'n', "A,B", parse_drill_nics, "NICs of this node (default: all with a route to the peer)"),
@@ -94,7 +94,8 @@ static int parse_drill_args(struct drill *d, int argc, char **argv)
             "goodput takes to reach 90 % of what the other NICs carried, how long the longest write took,\nand "
             "how many bytes were sent again. drill disables NICs itself (--take), or watches while you disable "
             "NICs.\nExit status: 0 success, 1 failure (such as a failed write, goodput that did not recover, or wrong "
-            "bytes), 2 usage error, 128 plus the signal's number if --take was interrupted.",
+            "bytes), 2 usage error, 128 plus the signal's number if interrupted before all faults of --take, or before "
+            "the check of the bytes.",
         .rows = rows,
         .least = 1,
         .most = 1,

@@ -137,7 +137,7 @@ static void write_parts(struct page *p, const struct field *f)
          "state",
          NULL},
         {{"Seconds", NULL, false}, "seconds", format_seconds},
-        {{"Why", "why the first step that was not ok failed, was skipped, or found a problem", true}, "why", NULL}};
+        {{"Why", "the first reason why a step failed, was skipped, or found a problem", true}, "why", NULL}};
     write_rows(p, "Parts", c, HW_ARRAY_LEN(c), get(f->doc, "parts"));
 }
 
@@ -155,7 +155,7 @@ static void write_bench(struct page *p, const struct field *f)
         {{"Bytes", "size of one operation", false}, "size", rep_text_size},
         {{"Blocks", "number of scattered blocks of one operation", false}, "blocks", rep_text_count},
         {{"GB/s", "payload per second, confirmed and checked", false}, "GBps", rep_text_num},
-        {{"Plain GB/s", "plain sockets over the same paths and memory, alternating with hawser", false},
+        {{"Plain GB/s", "plain sockets over the same paths, with the same memory, alternating with hawser", false},
          "raw_GBps",
          rep_text_num},
         {{"Ratio", "hawser&#39;s rate divided by that of plain sockets", false}, "ratio_raw", rep_text_num},

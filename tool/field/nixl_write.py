@@ -42,7 +42,7 @@ class End:
     def __init__(self, name, size, nics):
         self.nixl, self.version = load_nixl(nics)
         if not self.nixl:
-            sys.stderr.write(f"no wheel nixl-cu12 or nixl-cu13 on {'this' if name == 'initiator' else 'the other'} node\n")
+            sys.stderr.write(f"no nixl-cu12 or nixl-cu13 wheel on {'this' if name == 'initiator' else 'the other'} node\n")
             sys.exit(NOT_THERE)
         self.map = mmap.mmap(-1, size)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))

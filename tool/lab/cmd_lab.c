@@ -92,7 +92,7 @@ static int lab_up(int argc, char **argv)
         .args = "[OPTION...]",
         .about = "Creates network namespaces as nodes, and connects their NICs. If root makes a lab, it exists until "
                  "`hawser lab down`, and `ip netns` shows the nodes as hawser-LAB-NODE. A lab of another user is in a "
-                 "user namespace, which exists until `hawser lab down` ends the process hawser-lab that keeps it.",
+                 "user namespace, which exists until `hawser lab down` ends the hawser-lab process that keeps it.",
         .rows = up_opts};
     struct up_args a = {.spec = {.nodes = 2, .nics = 4}};
     int rc = opts_parse(&o, &a, argc, argv);

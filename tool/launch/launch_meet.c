@@ -26,7 +26,7 @@ int launch_key(struct common *c)
     if (n < KEY_LEAST || n > sizeof c->key)
         return hw_fail(-EINVAL,
                        "the length of the key in " KEY_VARIABLE
-                       " is %zu, but must be %d to %zu bytes (head -c 32 /dev/urandom | base64)",
+                       " is %zu, but must be %d to %zu bytes; to make a key: head -c 32 /dev/urandom | base64",
                        n, KEY_LEAST, sizeof c->key);
     memcpy(c->key, text, n);
     c->key_len = n;

@@ -43,9 +43,10 @@ int gpus_parse(const char *text, struct gpus *out)
             good = parse_gpu_ordinal(&p, &peer);
         }
         if (!good || (*p && *p != ','))
-            return hw_fail(
-                -EINVAL, "'%.80s' is not a list of GPUs such as all, 0-3, 0,2 or 0:5,1:4 (local:remote), from 0 to %d",
-                text, GPUS_TOP);
+            return hw_fail(-EINVAL,
+                           "'%.80s' is not a list of GPUs such as all, 0-3, 0,2 or 0:5,1:4 (local:remote), with "
+                           "numbers from 0 to %d",
+                           text, GPUS_TOP);
         for (int i = first; i <= last; i++) {
             int rc = add_gpu_pair(out, i, peer, text);
             if (rc < 0)

@@ -64,7 +64,7 @@ static const struct opt rows[] = {
     OPT_TEXT("baseline", 0, "FILE", struct mesh_args, baseline,
              "compare the results with those of another run, whose JSON lines are in FILE"),
     OPT_TEXT("read", 0, "FILE", struct mesh_args, read,
-             "do not measure, but judge the JSON lines of an earlier run in FILE"),
+             "do not measure, but judge an earlier run, whose JSON lines are in FILE"),
     OPT_FLAG("agent", 0, struct mesh_args, agent, NULL),
     OPT_GROUP(common_opts, struct mesh_args, o.common),
     {0},

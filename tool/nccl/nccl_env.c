@@ -83,7 +83,7 @@ static void add_nics_export(struct env *v)
     if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
         hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
         WHY(add_env_export(v, "HAWSER_NICS", list),
-            "the NICs that serve the GPUs on this node (see hawser topo), without %s", left);
+            "the NICs that serve the GPUs on this node (see hawser topo); these NICs are left out: %s", left);
     hw_plan_free(&plan);
     hw_node_free(&node);
     hw_close(&root);

@@ -19,7 +19,8 @@ int session_open(struct session *s, hawser *h, const char *host, uint16_t port, 
     if (rc == 0)
         rc = hawser_connect(h, host, port, o, SESSION_CONNECT_MS, &s->peer);
     if (rc == -ECONNREFUSED)
-        rc = tool_hint(rc, "no server, such as `hawser serve`, listens on this address and port");
+        rc = tool_hint(rc, "no server, such as `hawser serve`, listens on this address and port, or a firewall rejects "
+                           "the connection");
     if (rc < 0)
         session_close(s);
     return rc;

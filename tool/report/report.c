@@ -191,7 +191,7 @@ static const struct column columns[] = {
      rep_text_us,
      {"Mean",
       "duration of an operation; with several in flight, mostly the time for which it waits for the others. For a "
-      "ping-pong, half of the round trip time",
+      "ping-pong, half of the round-trip time",
       false}},
     {TIMES, REP_P50, rep_text_us, {"p50", "median duration of an operation", false}},
     {TIMES, REP_P99, rep_text_us, {"p99", "99 of 100 operations took no longer", false}},

@@ -57,7 +57,7 @@ void table_begin(struct table *t, FILE *out, bool ping, bool raw, bool who)
 {
     *t = (struct table){.out = out, .ping = ping, .raw = raw && !ping, .who = who};
     if (ping)
-        fprintf(out, "Half of the round trip time of a message:\n");
+        fprintf(out, "Half of the round-trip time of a message:\n");
     if (who)
         fprintf(out, "%-*s", WHO, "");
     fprintf(out, "%10s %6s", "size", ping ? "echoes" : "ops");

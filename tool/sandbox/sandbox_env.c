@@ -113,7 +113,7 @@ static const struct opt rows[] = {
     OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
              "set NCCL_NET_PLUGIN to NAME (default: hawser if there is no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
-             "add settings for debugging, which make a sandbox of gVisor 5 to 10 times slower"),
+             "add settings for debugging, which make a gVisor sandbox 5 to 10 times slower"),
     OPT_FLAG(
         "moved", 0, struct env_args, want.moved,
         "also read the GID indexes; use this in the container's network namespace, after the NICs were moved there"),

@@ -15,7 +15,7 @@ const struct opt sandbox_opts[] = {
     OPT_TEXT("exclude", 0, "REGEX", struct sandbox_args, want.exclude,
              "exclude NICs whose names match; empty: exclude none (default: ^eth[0-9]+$, except NICs near a GPU)"),
     OPT_TEXT("peer-nics", 0, "NIC[,..]", struct sandbox_args, want.peer_nics,
-             "use only NICs whose names are among these names of the peer's NICs"),
+             "use only NICs that have the same name as one of these NICs of the peer"),
     OPT_TEXT("peer", 0, "HOST[:PORT]", struct sandbox_args, peer,
              "use only NICs that have a partner on HOST, which runs `hawser serve`"),
     OPT_TEXT("key-file", 0, "FILE", struct sandbox_args, common.key_file, "read the job key for --peer from FILE"),

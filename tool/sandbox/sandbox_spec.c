@@ -264,7 +264,7 @@ int sandbox_spec_main(int argc, char **argv)
     static const struct opts o = {
         .cmd = CMD,
         .args = "CONFIG [OPTION...]",
-        .about = "Adds what the container needs for the plan to an OCI bundle's config.json: hooks, mounts, devices, "
+        .about = "Adds to an OCI bundle's config.json what the container needs for the plan: hooks, mounts, devices, "
                  "environment, limits. Keeps the container's own settings.",
         .rows = rows,
         .least = 1,

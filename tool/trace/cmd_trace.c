@@ -248,7 +248,7 @@ int cmd_trace(int argc, char **argv)
     static const struct opts o = {
         .cmd = "trace",
         .args = "[OPTION...] COMMAND [ARGUMENT...] | --show FILE | --diff A B",
-        .about = "Runs a hawser command, such as serve, bench or validate, or another program, and records every call "
+        .about = "Runs a hawser command, such as serve, bench or validate, or another program, and records the calls "
                  "into the net plugin of its transport, with arguments, result and time, and the plugin's own log. "
                  "Exit status of --diff: 0 if the traces are equal, 1 if they differ or cannot be read.",
         .rows = rows,

@@ -201,7 +201,9 @@ static int round_trip(struct validate *v, uint64_t first, uint64_t deadline)
         return rc;
     v->bad_in += bad;
     return v->bad_out + v->bad_in
-               ? hw_fail(-EIO, "%" PRIu64 " bytes arrived wrong on the other node, and %" PRIu64 " on this node",
+               ? hw_fail(-EIO,
+                         "%" PRIu64 " bytes arrived with wrong contents on the other node, and %" PRIu64
+                         " on this node",
                          v->bad_out, v->bad_in)
                : 0;
 }

@@ -136,7 +136,7 @@ static int await_verbs_command(pid_t child, pid_t *broker, int signals, const st
                 *broker = 0;
                 if (WIFSIGNALED(status))
                     hw_log(log, HAWSER_LOG_ERROR,
-                           "the broker was ended by signal %d%s: RDMA calls of the command now fail with ENOSYS",
+                           "the broker was killed by signal %d%s: RDMA calls of the command now fail with ENOSYS",
                            WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
                 else if (status != 0)
                     hw_log(log, HAWSER_LOG_ERROR,
@@ -270,7 +270,7 @@ static int parse_user(void *args, const char *text)
 static const struct opt rows[] = {
     OPT_TEXT("policy", 'P', "FILE", struct run_args, policy, "read the policy from FILE (see hawser-verbs-policy(5))"),
     OPT_TEXT("container", 0, "NAME", struct run_args, container,
-             "use this section of the policy (default: the section for all containers)"),
+             "apply the policy's sections for this container (default: only the sections for all containers)"),
     OPT_CALL("user", 0, "USER", parse_user,
              "run the command as this user: NAME, or UID[:GID] (default: root with fewer capabilities)"),
     OPT_TEXT("state-dir", 0, "DIR", struct run_args, o.state_dir,

@@ -146,7 +146,7 @@ static void reap_broker(struct agent *a, unsigned i)
         SAY(a, HAWSER_LOG_INFO, "%s: the broker serves one more program of the container", c->id);
     else if (WIFSIGNALED(status))
         SAY(a, HAWSER_LOG_ERROR,
-            "%s: broker process %d was ended by signal %d%s: RDMA calls of the container fail with ENOSYS", c->id,
+            "%s: broker process %d was killed by signal %d%s: RDMA calls of the container fail with ENOSYS", c->id,
             (int)c->pid, WTERMSIG(status), vb_broker_signal(WTERMSIG(status)));
     else
         SAY(a, HAWSER_LOG_ERROR,

@@ -197,7 +197,7 @@ static int choose_pids(pid_t pid, bool *own)
     HW_AUTO_CLOSE int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     HW_AUTO_CLOSE int there = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (here < 0 || fstat(here, &mine))
-        return hw_fail(-errno, "cannot open the PID namespace of the agent: %s", hw_errno_text(errno));
+        return hw_fail(-errno, "cannot open this process's PID namespace: %s", hw_errno_text(errno));
     if (pid && there < 0 && errno != ENOENT && errno != ESRCH)
         return hw_fail(-errno, "cannot open the PID namespace of process %d: %s", (int)pid, hw_errno_text(errno));
     if (pid && (there < 0 || fstat(there, &theirs)))

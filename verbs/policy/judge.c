@@ -71,7 +71,7 @@ static bool is_within_limit(struct judge *j, const char *key, uint64_t have, uin
         return true;
     if (size) {
         snprintf(rule, sizeof(rule), "%s = %s", key, hw_format_size(max, a, sizeof(a)));
-        return no(j, -ENOMEM, rule, "%s of memory are registered, and %s more were requested",
+        return no(j, -ENOMEM, rule, "%s of memory is registered, and %s more was requested",
                   hw_format_size(have, a, sizeof(a)), hw_format_size(more, b, sizeof(b)));
     }
     snprintf(rule, sizeof(rule), "%s = %" PRIu64, key, max);

@@ -48,7 +48,7 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_SETFCAP, "it can give capabilities to a program file, which another process may run"),
     LEAVES(CAP_MAC_OVERRIDE, "it can bypass a security module that restricts it, the agent or brokers"),
     LEAVES_ALL(CAP_MAC_ADMIN, "it can change the rules of a security module that restricts it, the agent or brokers"),
-    LEAVES(CAP_SYSLOG, "it can read addresses of the kernel, and clear the kernel's log"),
+    LEAVES(CAP_SYSLOG, "it can read kernel addresses, and clear the kernel's log"),
     STAYS(CAP_WAKE_ALARM), /* allows timers that wake the machine */
     STAYS(CAP_BLOCK_SUSPEND), /* allows preventing the machine from suspending */
     LEAVES(CAP_AUDIT_READ, "it can read the kernel's audit records of other programs"),

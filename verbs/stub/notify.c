@@ -72,7 +72,7 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
         why = "the call has ended";
     else if (rc == -EBADF && at >= 0)
         why = "the program's limit of open files is too low for this number";
-    return at >= 0 ? hw_fail(rc, "cannot install a descriptor in a program at number %d: %s", at, why)
+    return at >= 0 ? hw_fail(rc, "cannot install descriptor %d in a program: %s", at, why)
                    : hw_fail(rc, "cannot install a descriptor in a program: %s", why);
 }
 

@@ -244,7 +244,7 @@ int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_noti
     while (place < VB_ORDERS && atomic_load(&t->shared[place].busy))
         place++;
     if (place == VB_ORDERS)
-        return hw_fail(-EAGAIN, "%d injections into threads of the container have not ended yet, which is the limit",
+        return hw_fail(-EAGAIN, "the limit of %d injections at a time into threads of the container is reached",
                        VB_ORDERS);
     struct vb_shared *sh = &t->shared[place];
     memset(sh, 0, sizeof(*sh)); /* sets the state to VB_RUN, which is 0 */

@@ -355,10 +355,11 @@ static void test_facts(void)
     expect(&m, "node5 has hawser 0.9", "another version");
     snprintf(m.node[5].version, sizeof m.node[5].version, "1.0.0");
     (void)mesh_add_fault(&m, 1, 2, 77, "");
-    expect(&m, "node1 and node2: 77 bytes arrived wrong", "wrong bytes");
+    expect(&m, "node1 and node2: 77 bytes arrived with wrong contents", "wrong bytes");
     (void)mesh_add_fault(&m, 2, 1, 3, "");
     (void)mesh_add_fault(&m, 1, 2, 20, "");
-    expect(&m, "node1 and node2: 100 bytes arrived wrong", "wrong bytes of one pair in three measurements");
+    expect(&m, "node1 and node2: 100 bytes arrived with wrong contents",
+           "wrong bytes of one pair in three measurements");
     m.n_faults = 0;
     (void)mesh_add_fault(&m, 1, 2, 0, "no route");
     (void)mesh_add_fault(&m, 2, 1, 0, "no route");

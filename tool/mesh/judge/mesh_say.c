@@ -161,7 +161,9 @@ static void say_pair(struct text *t, const struct mesh *m, const struct mesh_fin
     }
     add_text(t, " and %s", m->node[f->peer].name);
     if (f->what == MESH_F_WRONG)
-        add_text(t, ": %" PRIu64 " byte%s arrived wrong; check the memory, and the checksum offload of the NICs",
+        add_text(t,
+                 ": %" PRIu64
+                 " byte%s arrived with wrong contents; check the memory, and the checksum offload of the NICs",
                  f->number, hw_plural(f->number));
     else
         add_text(t, ": a transfer failed: %s", f->text ? f->text : "");
@@ -183,7 +185,8 @@ void mesh_say(const struct mesh *m, const struct mesh_finding *f, char *buf, siz
     case MESH_F_CORRUPT:
         add_place(&t, m, f->node, -1);
         add_text(&t,
-                 ": %" PRIu64 " bytes to or from it arrived wrong, in transfers with %u nodes; check its memory, and "
+                 ": %" PRIu64
+                 " bytes to or from it arrived with wrong contents, in transfers with %u nodes; check its memory, and "
                  "the checksum offload of its NICs",
                  f->number, f->count);
         break;

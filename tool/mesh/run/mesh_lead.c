@@ -263,8 +263,8 @@ static int seat_nodes(struct lead *l)
         const char *missing = NULL;
         for (uint32_t i = 0; i < l->m->n && !missing; i++)
             missing = l->m->node[i].state == MESH_ABSENT ? l->m->node[i].name : NULL;
-        return hw_fail(-ENODEV, "%u of %u ranks connected, on %u node%s%s%s: nothing to measure", l->here, l->size,
-                       well, hw_plural(well), missing ? "; missing: " : "", missing ? missing : "");
+        return hw_fail(-ENODEV, "%u of %u ranks connected, on %u node%s%s%s; at least two nodes are needed", l->here,
+                       l->size, well, hw_plural(well), missing ? "; first missing node: " : "", missing ? missing : "");
     }
     return 0;
 }

@@ -119,7 +119,7 @@ static void exec_agent_job(const struct job *j, pid_t parent, int talk)
 static int exit_code(int status)
 {
     if (WIFSIGNALED(status)) {
-        fprintf(stderr, "hawser agent: the process that it started was killed by signal %d (%s)\n", WTERMSIG(status),
+        fprintf(stderr, "hawser agent: its child process was killed by signal %d (%s)\n", WTERMSIG(status),
                 strsignal(WTERMSIG(status)));
         return 128 + WTERMSIG(status);
     }

@@ -123,11 +123,10 @@ static int parse_rails(void *args, const char *text)
         at += *at != 0;
     }
     if (strlen(a->rails) >= sizeof limit->rails)
-        return hw_fail(
-            -E2BIG,
-            "the map of rails has %zu bytes, which is too long to pass to the ranks: put the map in a file on "
-            "every host and use --set HAWSER_RAILS=@FILE",
-            strlen(a->rails));
+        return hw_fail(-E2BIG,
+                       "the map of rails is too long (%zu bytes) to pass to the ranks: put the map in a file on "
+                       "every host and use --set HAWSER_RAILS=@FILE",
+                       strlen(a->rails));
     return setenv("HAWSER_RAILS", a->rails, 1) < 0 ? hw_fail(-errno, "setting HAWSER_RAILS: %s", strerror(errno)) : 0;
 }
 
@@ -146,7 +145,7 @@ static const struct opt rows[] = {
                "number of ranks, one for each GPU, beginning with GPU 0; with --hosts, the number on each host "
                "(default: all GPUs)"),
     OPT_TEXT("hosts", 0, "A,B[,..]", struct nb_args, hosts,
-             "run ranks on these hosts, and measure NCCL over hawser, over its own sockets and (if installed) over "
+             "run ranks on these hosts, and measure NCCL over hawser, over NCCL's own sockets and (if installed) over "
              "TCPX, and hawser's own "
              "transfer from B to A"),
     OPT_TEXT("ssh", 0, "COMMAND", struct nb_args, ssh,

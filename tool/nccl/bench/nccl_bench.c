@@ -43,7 +43,7 @@ static struct nb_config configs[] = {
              {"NCCL_NCHANNELS_PER_NET_PEER", "16"},
              {"NCCL_MIN_P2P_NCHANNELS", "16"}}},
     {.name = "socket-4x4-8ch",
-     .about = "four threads with four sockets each for each of 8 channels, and large buffers",
+     .about = "8 channels, four threads per channel, four sockets per thread, and large buffers",
      .socket = true,
      .tuned = true,
      .set = {{"NCCL_NET", "Socket"},
@@ -121,7 +121,7 @@ static int measure_row(struct bench_run *b, struct nb_crew *crew, struct nb_row 
         s.first = fmax(s.first, p->first_op * 1e6);
         cell->checked += p->checked;
         if (p->bad && !cell->bad)
-            tool_fail(CMD, "%s: rank %u: %s of %llu bytes: %llu of %llu elements %s wrong, the first is element %llu",
+            tool_fail(CMD, "%s: rank %u: %s of %llu bytes: %llu of %llu elements %s wrong; the first is element %llu",
                       crew->config, i, nb_op_name(r->op), (unsigned long long)r->size, (unsigned long long)p->bad,
                       (unsigned long long)p->checked, p->bad == 1 ? "is" : "are", (unsigned long long)p->first);
         cell->bad += p->bad;
@@ -452,8 +452,9 @@ static int run_launched(struct nb_args *a, struct launch_seat *seat)
     if (!a->common.key_len)
         return tool_usage(
             CMD,
-            "a job key is needed, because %s started several processes: use --key-file, or set HAWSER_MESH_KEY on "
-            "every node (head -c 32 /dev/urandom | base64); --local measures only this host",
+            "a job key is needed, because %s started several processes: use --key-file, or set HAWSER_MESH_KEY "
+            "to the same key on every node (to make a key: head -c 32 /dev/urandom | base64); --local measures only "
+            "this host",
             seat->launcher);
     if (a->n_raw)
         return tool_usage(CMD, "--raw uses one host's loopback: add --local");

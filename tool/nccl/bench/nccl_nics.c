@@ -171,9 +171,10 @@ void nb_print_nics(FILE *out, const struct nb_table *t)
             if (!is_shown(nic))
                 continue;
             if (!any)
-                fputs("\n# Counters of each node's NICs: their increase while operations ran, in all rounds (the "
-                      "kernel counts what all programs\n# sent, received and dropped; retransmits are segments of the "
-                      "ranks' connections)\n"
+                fputs("\n# Counters of each node's NICs: their increase while operations ran, in all rounds (sent, "
+                      "received and\n# dropped include the traffic of all programs; retransmits are segments of the "
+                      "ranks' "
+                      "connections)\n"
                       "#  network          host                NIC              sent (B)    received (B)  retransmits  "
                       "dropped\n",
                       out);
