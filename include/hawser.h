@@ -94,8 +94,9 @@ struct hawser_options {
 HAWSER_API int hawser_open(const struct hawser_options *opts, hawser **out);
 
 /* Closes every peer, fails pending operations with -ESHUTDOWN, joins the progress threads, and frees the context with
- * its peers and registrations. The handles of these peers and registrations become invalid. This function does not free
- * operations. Free each operation with hawser_op_free(), before or after this call. h may be NULL. */
+ * its peers and registrations. The handles of these peers and registrations become invalid. This function frees only
+ * operations without a handle. Free each other operation with hawser_op_free(), before or after this call. h may be
+ * NULL. */
 HAWSER_API void hawser_close(hawser *h);
 
 /* Returns the calling thread's last error line, never NULL. The string is valid until this thread's next hawser

@@ -107,6 +107,14 @@ static bool tell_event(struct hw_event *e, struct hawser_completion *c)
     }
 }
 
+void hw_events_free(struct hawser *h)
+{
+    struct hw_event *e;
+    while ((e = take_event(h)))
+        if (e->kind == HAWSER_ENDED)
+            hawser_op_free(hw_container_of(e, struct hawser_op, event));
+}
+
 static int take_events(struct hawser *h, struct hawser_completion *out, int n)
 {
     int have = 0;

@@ -148,6 +148,7 @@ static int read_context_options(const struct hawser_options *in, struct hawser_o
 static void free_context(struct hawser *h)
 {
     stop_drivers(h);
+    hw_events_free(h);
     hw_listener_free(h);
     hw_memory_free_all(h);
     hw_domain_free(&h->domain);

@@ -35,6 +35,9 @@ struct hw_event {
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
+/* Empties the queue, and frees the operations without a handle whose ends were not reported. Called when no peer and no
+ * thread is left. */
+void hw_events_free(struct hawser *h);
 /* Wakes callers that wait at driver 0, for example for completions, or at `home`. If the library has threads and the
  * application has called hawser_eventfd(), also makes the descriptor of hawser_eventfd() readable. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
