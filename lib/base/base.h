@@ -88,7 +88,8 @@ static inline uint64_t hw_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Works like hw_now(), but may be some milliseconds behind and costs a fifth. For deadlines of a second or more. */
+/* Works like hw_now(), but may be some milliseconds behind and takes a fifth of the time. For deadlines of a second or
+ * more. */
 static inline uint64_t hw_now_coarse(void)
 {
     struct timespec t;

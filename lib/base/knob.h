@@ -58,9 +58,8 @@ static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
 }
 
 /* Fills k from the defaults, then from the environment, then from list (NULL-terminated "name=value" strings, or NULL).
- * Fails with -EINVAL if a name or value is bad, and leaves *k unchanged then. Ignores HAWSER_* variables that are not
- * knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because they would have no effect; the text
- * then says what to do instead. */
+ * Fails with -EINVAL if a name or value is bad, and then leaves *k unchanged. Ignores HAWSER_* variables that are not
+ * knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because they would have no effect. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
 /* Sets one knob from text. Fails like hw_knobs_load(). */

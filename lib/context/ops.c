@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of operations that hawser_submit() posts before it sends them, so that the peer does not wait for the rest. */
+/* Maximum number of operations that hawser_submit() posts before it sends them, so that the peer need not wait for the
+ * rest. */
 #define SUBMIT_VISIT 256
 
 /* ---- end of an operation ---------------------------------------------------------------------------------- */

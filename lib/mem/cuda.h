@@ -147,8 +147,8 @@ size_t hw_cuda_page(void);
 
 /* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf. Returns the descriptor, which the caller closes, or a negative
  * errno. Fails with -EINVAL if ptr or len is not a multiple of the page size or len is 0, and with -EOPNOTSUPP if the
- * GPU or its driver does not support dma-bufs; the text then says what is missing. pcie requests a mapping through BAR1
- * (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
+ * GPU or its driver does not support dma-bufs; the error text then says what is missing. pcie requests a mapping
+ * through BAR1 (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
 
 /* Sets *len to the number of bytes from ptr to the end of its allocation. Fails with -EINVAL if ptr is not memory of

@@ -237,9 +237,9 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
         return;
     }
     t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
-    /* Close the connection in order. After a reset the kernel answers the server's FIN with another reset, which leaves
-     * by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs to the
-     * first NIC, and packets to this NIC are lost. */
+    /* Close the connection without a reset. After a reset the kernel answers the server's FIN with another reset, which
+     * leaves by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs
+     * to the first NIC, and packets to this NIC are lost. */
     hw_close(&t->fd);
     end_try(t);
     t->state = HW_TRY_WORKS;
