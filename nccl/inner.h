@@ -161,10 +161,11 @@ struct hn_comm {
     struct hn_link *link;
     uint32_t stream;
     bool out;
-    bool failed;        /* an error was reported to NCCL */
-    unsigned at;        /* index of the request to try first */
-    hawser_op *hello;   /* outgoing only: the operation that sends the hello */
-    pthread_mutex_t mu; /* guards req: NCCL deregisters memory in another thread than it posts and tests */
+    bool failed;      /* an error was reported to NCCL */
+    unsigned at;      /* index of the request to try first */
+    hawser_op *hello; /* outgoing only: the operation that sends the hello */
+    pthread_mutex_t
+        mu; /* guards req: NCCL deregisters memory in a different thread from the one in which it posts and tests */
     struct hn_req req[HN_REQUESTS];
 };
 

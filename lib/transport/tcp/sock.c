@@ -148,7 +148,7 @@ static void want_user_timeout(int fd, uint64_t ms)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
 }
 
-/* Returns the time in ms for which the peer's TCP has acknowledged no more of the data in flight. */
+/* Returns the time in ms for which data has been in flight and the peer's TCP has acknowledged nothing new. */
 static uint64_t watch_acks(struct hw_sock_watch *w, const struct tcp_info *ti)
 {
     uint64_t acked = ti->tcpi_bytes_acked + ti->tcpi_delivered, now = hw_now();

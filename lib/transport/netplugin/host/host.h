@@ -133,7 +133,7 @@ int np_connect(struct np_host *h, unsigned dev, int gpu, const uint8_t handle[NP
 int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_comm **out);
 /* Returns 0 once the connection is established, -EAGAIN until then, or the error. */
 int np_established(struct np_comm *c);
-/* Closes the connection and drops its posted requests. After the return, the plugin no longer accesses their memory. */
+/* Closes the connection and drops its posted requests. Afterwards the plugin no longer accesses their memory. */
 int np_comm_close(struct np_comm *c);
 
 /* np_event() returns the eventfd, for poll or epoll. If np_arm() returns -EAGAIN, the eventfd is signalled once when
