@@ -102,8 +102,7 @@ struct hd_kernel {
      * NULL. */
     int (*split_set)(void *arg, int ifindex, const struct hd_split *s, bool *changed);
     int (*gro_hw_get)(void *arg, int ifindex, enum hd_gro_hw *out);
-    int (*gro_hw_set)(void *arg, int ifindex,
-                      bool on); /* may return 0 although the driver left the setting unchanged */
+    int (*gro_hw_set)(void *arg, int ifindex, bool on); /* may return 0 without any effect */
     int (*ntuple_get)(void *arg, int ifindex, bool *on);
     int (*ntuple_set)(void *arg, int ifindex, bool on);
     int (*rss_get)(void *arg, int ifindex, struct hd_rss *out);

@@ -410,7 +410,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
         const struct hawser_request *r = &reqs[i];
         rc = check_request(r);
         if (rc == 0 && n > 1 && r->kind != HAWSER_RECV)
-            begin_visit(&visit); /* this call brings the operations that get_urgency() would wait for */
+            begin_visit(&visit); /* get_urgency() would wait for the next operations, but this call already has them */
         if (rc == 0)
             rc = r->kind == HAWSER_NOTIFY ? post_notification(p, r, &visit) : post_transfer(p, r, &visit);
         if (visit.posted == SUBMIT_VISIT)

@@ -100,10 +100,10 @@ struct hw_rail_io {
     /* Closes the connection at once. Discards unread data and data that the network has not accepted. Afterwards the
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
-    /* Checks each connection of a rail with data in flight, every limits.check. Returns 0, 1 if the path may be dead,
-     * or the error if the path seems dead. alone is the time in ns for which data has been in flight on the connection,
-     * if the peer is heard on other rails. Otherwise it is 0, or limited if hw_rail.spared is set. May lower *window to
-     * the useful number of bytes in flight. */
+    /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
+     * Returns 0, 1 if the path may be dead, or the error if the path seems dead. alone is the time in ns for which data
+     * has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or limited if
+     * hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */

@@ -199,7 +199,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
         }
         if (wait)
             return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
-        if (op && s.left) { /* the budget is too small, or other rails finish sooner; then wake one of them */
+        if (op && s.left) { /* the budget is too small, or other rails finish sooner: wake one of them */
             unsigned other = hw_stripe_is_fast(s.rate, s.best_rate) ? hw_pace_idle(p->pace, p->session.rails, rail, &s)
                                                                     : hw_pace_best(p->pace, p->session.rails, rail);
             if (other != rail && budget >= HW_MIN(s.min_chunk, s.left))

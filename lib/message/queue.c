@@ -122,7 +122,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     hw_ops_need_flush(p);
 }
 
-/* Returns the message of h, which is removed from its lists. The caller frees h. */
+/* Removes h from its lists and returns its message. The caller frees h. */
 static struct hw_note *unlist_held(struct hw_held *h)
 {
     hw_list_remove(&h->of_queue);

@@ -38,8 +38,8 @@ bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 /* Writes the name of the NIC that has fd's local address, or "" if there is none. */
 void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME]);
 
-/* Returns true if the NIC has lost its carrier or is administratively down. Also returns false if no NIC has this name.
- * fd is any socket of the NIC's network namespace. */
+/* Returns true if the NIC has lost its carrier or is administratively down. Returns false if no NIC has this name. fd
+ * is any socket of the NIC's network namespace. */
 bool hw_nic_is_down(int fd, const char *name);
 
 /* Returns the NIC's speed in Mb/s as its driver reports it, or 0 if there is no link or the speed is not reported

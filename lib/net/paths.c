@@ -223,9 +223,9 @@ void hw_paths_free(struct hw_paths *p)
 /* ---- the best assignment ---------------------------------------------------------------------------------------- */
 
 /*
- * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). There is also an
- * additional column with weight 0 for each row. A row that is assigned to a column with weight 0 is unused. Indices
- * start at 1; column 0 holds the row that is being assigned.
+ * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). There is an additional
+ * column with weight 0 for each row. A row that is assigned to a column with weight 0 is unused. Indices start at 1;
+ * column 0 holds the row that is being assigned.
  */
 struct match {
     unsigned rows, columns; /* columns includes the additional columns */

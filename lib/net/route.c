@@ -259,7 +259,8 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
     /* IPv6 restricts the lookup to the interface only without a source address or to a link-local one
      * (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
-    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* according to the policy rules for its address */
+    /* the route by the policy rules for the NIC's address */
+    struct answer own = ask_route(fd, to, &nic->addr, 0, false);
     if (!a.found || (!a.many && a.oif != index))
         a = own;
     if (!a.found || (!a.many && a.oif != index))

@@ -78,7 +78,7 @@ class Memory:
     @property
     def view(self) -> memoryview:
         """The bytes of host memory from Context.alloc(), without a copy. The view remains valid after close(). Raises
-        ArgumentError for GPU memory and for registered objects except mmap, which the program can use directly."""
+        ArgumentError for GPU memory, and for registered objects other than mmap, which need no view."""
         if not isinstance(self._keep, tuple) or not isinstance(self._keep[-1], mmap.mmap):
             raise invalid("only host memory from alloc() has a view; for registered memory, use the registered object")
         return memoryview(self._keep[-1])

@@ -26,7 +26,7 @@
  * retransmission was not answered either. */
 #define ALONE_MS 130u
 
-#if HW_ASAN || HW_TSAN /* their checks are in the C library's functions */
+#if HW_ASAN || HW_TSAN /* the sanitizers intercept only the C library's functions */
 ssize_t hw_sock_recv(int fd, void *to, size_t len)
 {
     return recv(fd, to, len, MSG_DONTWAIT);
