@@ -17,7 +17,7 @@
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
-#define POLL_SHARE 4           /* the thread polls for at most this number times the CPU time of its work */
+#define POLL_SHARE 4           /* the thread polls for at most this multiple of the CPU time of its work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
 /* Maximum of this interval. Each check takes a CPU from a polling caller. */
@@ -32,7 +32,7 @@
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
 #define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
-#define LOOK_AT_ALL 16 /* a caller that polls checks the other drivers after this number of visits to one driver */
+#define LOOK_AT_ALL 16 /* after this number of visits to one driver, a polling caller also checks the other drivers */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
 #define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */

@@ -34,10 +34,10 @@
 #define HW_NOTES       (1u << 20)     /* limit of bytes of notifications that the application has not taken */
 #define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
 #define HW_NOTE_MAX    (HW_NOTES / 4) /* maximum length of a notification in bytes */
-#define HW_NOTED_BYTES (1ull << 38)   /* maximum length of a write with a notification in bytes */
-#define HW_QUEUES      65536          /* maximum number of queues in use for a new operation of this side */
-/* Maximum number of queues in use for a message of the peer. The peer itself is limited to HW_QUEUES, but does not yet
- * know which queues the newest operations of this side use. */
+#define HW_NOTED_BYTES (1ull << 38)   /* maximum number of bytes of a write that has a notification */
+#define HW_QUEUES      65536          /* maximum number of queues in use when this side starts an operation */
+/* Maximum number of queues in use when a message of the peer arrives. The peer itself is limited to HW_QUEUES, but does
+ * not yet know which queues the newest operations of this side use. */
 #define HW_QUEUES_BOTH  (2 * HW_QUEUES)
 #define HW_QUEUE_CHAINS 128
 /* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
@@ -248,7 +248,7 @@ struct hw_peer {
     void *up;
     struct hw_op *current[HW_SESSION_RAILS]; /* operation that each rail cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
-    _Atomic uint64_t queued; /* total bytes of all operations that rails were ever given to cut */
+    _Atomic uint64_t queued; /* total bytes of all operations that were ever queued for rails to cut */
     _Atomic uint64_t uncut;  /* bytes of `queued` that are not cut yet */
     atomic_uint large;       /* number of operations in `queued` that have not ended */
     uint32_t relieved;       /* bit mask of the rails on the home loop and on the first rail's path, which leave large
@@ -261,7 +261,7 @@ struct hw_peer {
 
     pthread_mutex_t lock; /* protects all following members except atomics */
     int dead;             /* 0, or the error that the peer died with */
-    uint64_t answer_in;   /* ns: time that the peer has to confirm the end of a cancelled operation, or else it dies */
+    uint64_t answer_in;   /* ns: the peer dies unless it confirms the end of a cancelled operation within this time */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
     /* Memory may be sent by reference. It is then read until the peer has confirmed the bytes or the rail has ended. */
     bool by_reference;

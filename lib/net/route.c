@@ -165,7 +165,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
         device[i] = good ? device_of(&all, if_nametoindex(nics[i].name)) : 0;
         any |= device[i] != 0;
     }
-    for (size_t i = 0; i < n && !any; i++) { /* number the names; no interface index is so large */
+    for (size_t i = 0; i < n && !any; i++) { /* numbers the names; no interface index is this large */
         device[i] = (uint64_t)1 << 40 | i;
         for (size_t k = 0; k < i; k++)
             if (strcmp(nics[k].name, nics[i].name) == 0)

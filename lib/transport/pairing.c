@@ -15,7 +15,7 @@
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* time for a candidate while no candidate has answered */
-#define TRIES_MAX      4   /* average limit per local address, because a server may announce many addresses */
+#define TRIES_MAX      4   /* maximum probes per local address, on average; a server may announce many addresses */
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 

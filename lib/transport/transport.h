@@ -83,7 +83,7 @@ static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *t
     *told = now;
 }
 
-/* Arguments for making a connection. All pointers must stay valid as long as the connection. */
+/* Arguments for making a connection. All pointers must stay valid as long as the connection exists. */
 struct hw_conn_args {
     const struct hw_tp_env *env;
     bool client;

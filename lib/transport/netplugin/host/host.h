@@ -51,7 +51,7 @@ struct np_options {
     int unpack;                  /* enum hw_gather_way: method for reordering scattered GPU memory */
     bool one_thread; /* make only one plugin call at a time, unless the quirk has setup_threads; a connect or accept
                         that sleeps then blocks all connections */
-    bool again;      /* another process of a plugin for which the environment was already reported */
+    bool again;      /* another process of a plugin whose environment was already reported */
     bool any_env;    /* log problems found by np_check_env(), but still start the plugin */
     bool list;       /* the caller handles scattered receives with np_fragments() and np_consumed() */
 };
