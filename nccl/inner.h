@@ -117,8 +117,8 @@ int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out
 void hn_link_put(struct hn_link *l);
 uint32_t hn_link_stream(struct hn_link *l); /* returns a stream number that is not in use */
 bool hn_link_is_dead(struct hn_link *l);
-/* Moves the communicators of a link, none of which has sent its hello yet, to another link to the same process that is
- * up, if there is one. Call under g.mu. */
+/* Moves the communicators of a link, none of which has sent its hello yet, to another link that is up and leads to the
+ * same process, if there is one. Call under g.mu. */
 void hn_link_yield(struct hn_link *l);
 /* Accepts new connections and hellos, frees links that are dead and unused, and joins dialling threads that have ended,
  * unless this was done less than HN_SERVE_US ago. */
@@ -184,7 +184,8 @@ struct hn_arrival {
 /* Hands a hello that arrived on link l to its listener. Returns false, and closes the stream, if no listener has that
  * number and secret, or if memory runs out. Call under g.mu. */
 bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
-/* Moves the communicators that are being connected from a link that is not up to another link. Call under g.mu. */
+/* Moves the communicators of a link that is not up, which are still being connected, to another link. Call under
+ * g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 /* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */

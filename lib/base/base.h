@@ -62,7 +62,7 @@ static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Returns the ending of a regular noun after the number n. */
+/* Returns "s" or "": the ending of a regular noun after the number n. */
 static inline const char *hw_plural(uint64_t n)
 {
     return n == 1 ? "" : "s";

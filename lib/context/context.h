@@ -184,8 +184,8 @@ struct hw_way {
     int in_fd[HW_RAIL_LINKS]; /* -1 if the connection has not arrived */
 };
 
-/* Versions of the session protocol that this build supports: the frames on a session's rails and the SETUP messages
- * that create them. A test overrides these values. */
+/* Versions that this build supports of the session protocol, that is, of the frames on a session's rails and of the
+ * SETUP messages that create the rails. A test overrides these values. */
 #ifndef HW_SESSION_LEAST
 #define HW_SESSION_LEAST 1
 #define HW_SESSION_MOST  1

@@ -60,7 +60,7 @@ bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
     return (double)bytes <= (double)rate * SOON;
 }
 
-/* Returns the time in which all rails together finish everything, in seconds. */
+/* Returns the time, in seconds, in which all rails together finish everything. */
 static double get_time_of_all(const struct hw_stripe *s)
 {
     return (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
@@ -81,8 +81,8 @@ static bool is_alone(const struct hw_stripe *s)
     return s->behind == 0 && s->left + s->all_in_flight <= s->total + s->total / 16;
 }
 
-/* Returns the share of a fast rail in [least, most], or 0 if its pair of NICs has more in flight than the average pair
- * of its like will have once everything is cut, and the rail has some of it. Smaller differences between the rates do
+/* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
+ * in flight than similar pairs will have on average once everything is cut. Smaller differences between the rates do
  * not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. Of an operation
  * that is alone, a fast rail takes what it can: leaving bytes would give them to rails whose rates are overestimated.
  */

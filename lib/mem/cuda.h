@@ -117,8 +117,7 @@ struct hw_cuda {
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 /* Returns the initialised driver in *out. Fails with -ENODEV if there is no driver or the driver finds no GPU, and with
- * -EOPNOTSUPP in a child, made by fork(), of the process that loaded the driver. Other errors of the driver are also
- * returned. */
+ * -EOPNOTSUPP in a forked child of the process that loaded the driver. Other errors of the driver are also returned. */
 int hw_cuda(const struct hw_cuda **out);
 
 /* Sets the error text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching negative errno. */

@@ -78,9 +78,8 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* Makes the address that the user dialled an entry. It replaces the address that the server's SETUP has for the same
- * NIC, if there is one.
- */
+/* Adds the address that the user dialled to the entries. It replaces the server's address for the same NIC, if the
+ * server's SETUP has one. */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
