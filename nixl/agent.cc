@@ -166,8 +166,8 @@ void Agent::count_connecting(int more)
         wake();
 }
 
-/* Sleeps until wake() is called or the next check is due, but not while connections are being made. Returns false if
- * the thread must exit. */
+/* Sleeps until wake() is called or the next check is due. Does not sleep while connections are being made. Returns
+ * false if the thread must exit. */
 bool Agent::wait_for_work(bool busy)
 {
     std::unique_lock lock(wake_mu_);

@@ -117,8 +117,9 @@ int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 /* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */
 void hw_close(int *fd);
 
-/* Free or close a variable when its block ends. Examples: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1. To
- * keep the value for longer, set the variable to NULL or -1. Cleanup runs in the reverse order of declaration. */
+/* Free the memory or close the descriptor in a variable when the variable's block ends. Examples: HW_AUTO_FREE char
+ * *text = NULL; HW_AUTO_CLOSE int fd = -1. To keep the value for longer, set the variable to NULL or -1. Cleanup runs
+ * in the reverse order of declaration. */
 #define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
 #define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
 /* Frees the memory that the pointer at p points to and sets that pointer to NULL. */

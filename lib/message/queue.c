@@ -557,7 +557,7 @@ static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t o
     return NULL;
 }
 
-/* Answers a message that the peer has cancelled and that no receive has taken yet, as if it had been received. */
+/* Answers and drops a message that the peer has cancelled and that no receive has taken yet. */
 static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_held *held = find_held(&p->queues, h->c, h->a);

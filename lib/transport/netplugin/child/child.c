@@ -446,7 +446,7 @@ static void move_descriptors(const struct np_child *c)
 
 void np_child_main(const struct np_child *c)
 {
-    static struct kid kid; /* static, because each process runs only one child */
+    static struct kid kid; /* may be static, because each process runs only one child */
     struct kid *k = &kid;
     struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
     sigset_t none;

@@ -87,8 +87,8 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     if (rc == 0 && info.si_pid == 0)
         return false;
-    /* The group may contain processes that the plugin left behind. The group's number is not reused until the child is
-     * reaped. */
+    /* The child's process group may contain processes that the plugin left behind. The number of the group is not
+     * reused until the child is reaped. */
     if (rc == 0)
         (void)kill(-h->pid, SIGKILL);
     while ((got = waitpid(h->pid, &status, WNOHANG)) < 0 && errno == EINTR)
