@@ -2,8 +2,8 @@
 #include "core/stripe.h"
 
 #define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured; a twentieth of it for the first value */
-/* Fraction of the time of all rails within which a slow rail must finish. The rest is a reserve, because a delay of
- * one rail delays the whole operation. */
+/* A slow rail must finish within this fraction of the time that all rails together need to finish everything. The rest
+ * is a reserve, because a delay of one rail delays the whole operation. */
 #define EARLY 0.85
 /* In seconds; a shorter time does not matter, and rails with little data have rates that are too low. */
 #define SOON 0.0005

@@ -9,8 +9,8 @@
 #define LATELY     (20 * HW_MS)
 #define OFTEN      (2 * HW_MS) /* see LATELY */
 #define FEW_CHUNKS 2           /* maximum number of chunks for which no other loop's thread is woken */
-/* A thread that posts an operation does not send data itself if this many large operations are in flight, because the
- * thread has more to post, and if rails on MANY_LOOPS other loops can send the data. */
+/* A thread that posts an operation does not send data itself if this many large operations are in flight and rails on
+ * MANY_LOOPS other loops can send the data, because the thread has more to post. */
 #define MANY_OPS   4
 #define MANY_LOOPS 4 /* see MANY_OPS */
 

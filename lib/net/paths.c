@@ -84,7 +84,7 @@ static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 
 /*
  * Numbers the units that have a usable route. Interfaces without a route to the peer (lo, a machine's internal bridge)
- * are not numbered, because they would shift all others relative to the peer's list.
+ * are not numbered, because they would shift the numbers of all others relative to the peer's list.
  */
 static struct hw_path_unit *list_units(const struct hw_paths_in *in, bool ours)
 {

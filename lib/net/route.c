@@ -256,7 +256,7 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
         return hw_addr_is_loopback(to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_NONE;
     if (fd < 0 || !index)
         return hw_nic_reaches(nic, to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_GATEWAY;
-    /* IPv6 restricts the lookup to the interface only without a source address or to a link-local one
+    /* IPv6 restricts the lookup to the interface only if there is no source address or the destination is link-local
      * (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
     /* the route by the policy rules for the NIC's address */

@@ -21,7 +21,7 @@
  * delay it (TCP_ATO_MIN in Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
-#define LOOK_MS   100u /* a connection that was not checked for longer counts as acknowledged now */
+#define LOOK_MS   100u /* a connection that was not checked for longer than this counts as acknowledged now */
 /* Time without an acknowledgement after which a connection is dead if the peer answers on other connections and a
  * retransmission was not answered either. */
 #define ALONE_MS 130u
@@ -184,9 +184,9 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
         return 0;
     w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
     /* If bytes wait and none are in flight, the receiver's window is closed (the receiver may be stopped), or this
-     * side's own queue drops everything; the kernel sends probes. TCP_USER_TIMEOUT would end such a connection although
-     * every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended. Unanswered probes count
-     * instead: tcpi_probes is their number since the last answer. */
+     * side's own queue drops everything. The kernel then sends probes. TCP_USER_TIMEOUT would end such a connection
+     * although every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended. Unanswered probes
+     * count instead: tcpi_probes is their number since the last answer. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
     uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);
