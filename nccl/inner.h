@@ -204,8 +204,8 @@ struct hn_threads {
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
 void hn_cpus_begin(void);
 void hn_cpus_end(void);
-/* Returns the threads for a process that shares a number of CPUs with a number of processes, itself included, and whose
- * NICs have this speed in Mb/s (0 if unknown). */
+/* Returns the threads for one of `processes` processes that share `cpus` CPUs and have NICs of this speed in Mb/s (0 if
+ * unknown). */
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);

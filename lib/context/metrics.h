@@ -17,10 +17,9 @@
 
 #include <sys/types.h>
 
-#define HW_METRICS_PEERS 64  /* maximum number of peers that are listed by name */
-#define HW_METRICS_ROWS  256 /* maximum number of pairs of NICs of the listed peers */
-#define HW_METRICS_NICS \
-    16 /* maximum number of local NICs listed for the other peers; further NICs are counted in the last row */
+#define HW_METRICS_PEERS    64  /* maximum number of peers that are listed by name */
+#define HW_METRICS_ROWS     256 /* maximum number of pairs of NICs of the listed peers */
+#define HW_METRICS_NICS     16  /* maximum number of local NICs for the other peers; the last row counts further NICs */
 #define HW_METRICS_READ_MS  1000 /* time limit of a reader, after which its connection is closed */
 #define HW_METRICS_APART_MS 10   /* minimum time between two readers */
 
