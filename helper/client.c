@@ -294,7 +294,7 @@ static void peek_message(int sock, struct peek *p)
     p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* set because m has no buffer for descriptors */
 }
 
-/* Starts the inspection of a request's descriptor. If a limit is reached, this is tried again later. */
+/* Starts the inspection of a request's descriptor. If a limit is reached, the inspection starts later. */
 static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
 {
     bool bind = q->type == HW_H_BIND_RX; /* limited separately, because a NIC may rebuild its rings for a binding */

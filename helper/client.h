@@ -51,9 +51,10 @@ void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents);
 void hd_client_end(struct hd_daemon *d, struct hd_client *c);
 /* Handles the answer of an inspection, or the end of its process. May free i. */
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents);
-/* Ends clients that have missed their deadlines. Frees ended clients, and users without any state. */
+/* Ends clients that have missed their deadlines. Frees ended clients, and unused accounts whose tokens are all
+ * available. */
 void hd_clients_reap(struct hd_daemon *d);
-/* Ends all clients and frees all users. Does not wait for processes that are still inspecting descriptors. */
+/* Ends all clients and frees all accounts. Does not wait for processes that are still inspecting descriptors. */
 void hd_clients_end(struct hd_daemon *d);
 
 #endif

@@ -143,7 +143,7 @@ int hd_serve(struct hd_daemon *d)
     struct set *s = calloc(1, sizeof(*s));
     if (!s)
         return hw_no_memory("the clients");
-    (void)signal(SIGCHLD, SIG_IGN); /* children must not become zombies, because hawserd does not wait for them */
+    (void)signal(SIGCHLD, SIG_IGN); /* prevents zombies, because hawserd does not wait for its children */
     hd_clients_init(d);
     serve_rounds(d, s);
     free(s);

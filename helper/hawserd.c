@@ -133,8 +133,8 @@ static int load_policy(struct hd_policy *p, const char *path, const char *user)
     return hd_policy_load(p, path ? path : HD_POLICY_FILE);
 }
 
-/* Opens the socket for sd_notify(3) messages to systemd (Type=notify). Call it before the filter is installed, which
- * forbids such sockets. Returns -1 if systemd does not listen. */
+/* Opens the socket for sd_notify(3) messages to systemd (Type=notify). Call it before the seccomp filter is installed,
+ * because the filter forbids such sockets. Returns -1 if systemd does not listen. */
 static int open_notify(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines how many threads this process starts: by its usable CPUs, divided among the processes with this plugin
- * that share them, and by the speed of the NICs. Each process makes itself visible with a named abstract UNIX socket,
+/* Determines how many threads this process starts, from its usable CPUs, divided among the processes with this plugin
+ * that share them, and from the speed of the NICs. Each process makes itself visible with a named abstract UNIX socket,
  * which the kernel lists throughout the network namespace and removes when the process exits. NCCL's ranks wait for
  * each other between init and the first connection, so all processes of a node exist when they are counted. */
 #include "net/cpus.h"
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #define NAME      "hawser-nccl/"
-#define MANY_CPUS 16 /* CPUs per process from which there are THREADS threads */
+#define MANY_CPUS 16 /* minimum number of CPUs per process for which THREADS threads are started */
 #define THREADS   12 /* one for each outgoing and each incoming link of one peer */
-#define POLL_CPUS 8  /* CPUs per process from which threads poll after they had work */
+#define POLL_CPUS 8  /* minimum number of CPUs per process for which threads poll after they have had work */
 /* Mb/s of NICs for each thread, in each direction: a thread copies about twice as much (docs/results.md). */
 #define THREAD_MBPS 12500
 

@@ -13,8 +13,8 @@
 #define NVIDIA       0x10de
 #define DISPLAY      0x03 /* the base class of GPUs (PCI Code and ID Assignment Specification) */
 #define GPUS_MAX     64
-#define VIRTUAL_MBPS 24000 /* for a device of a NIC that reports no speed */
-#define LEAST_MBPS   1000  /* NCCL finds no path for much less: the table of speeds in its search ends at 0.12 GB/s */
+#define VIRTUAL_MBPS 24000 /* speed of a device whose NIC reports no speed */
+#define LEAST_MBPS   1000  /* NCCL finds no path at much lower speeds: the table in its search ends at 0.12 GB/s */
 
 void hn_find_places(int root, struct hn_nic *nic, unsigned n)
 {

@@ -14,7 +14,7 @@
 #define TRY_MS      10000 /* ms for one attempt: an answer takes seconds on a machine where all peers connect at once */
 #define PATHS_SHOWN 64
 
-/* Logs the paths to the peer, and why the other paths are not used. */
+/* Logs the paths to the peer that are used, and why the others are not used. */
 static void say_paths(hawser_peer *peer)
 {
     struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));

@@ -117,8 +117,8 @@ int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out
 void hn_link_put(struct hn_link *l);
 uint32_t hn_link_stream(struct hn_link *l); /* returns a stream number that is not in use */
 bool hn_link_is_dead(struct hn_link *l);
-/* Moves the communicators of a link, none of which has sent its hello yet, to another link to the same process that is
- * up, if there is one. Call under g.mu. */
+/* Moves the communicators of a link, none of which has sent its hello yet, to another link that is up and leads to the
+ * same process, if there is one. Call under g.mu. */
 void hn_link_yield(struct hn_link *l);
 /* Accepts new connections and hellos, frees links that are dead and unused, and joins dialling threads that have ended,
  * unless this was done less than HN_SERVE_US ago. */
@@ -161,10 +161,11 @@ struct hn_comm {
     struct hn_link *link;
     uint32_t stream;
     bool out;
-    bool failed;        /* an error was reported to NCCL */
-    unsigned at;        /* index of the request to try first */
-    hawser_op *hello;   /* outgoing only: the operation that sends the hello */
-    pthread_mutex_t mu; /* guards req: NCCL deregisters memory in another thread than it posts and tests */
+    bool failed;      /* an error was reported to NCCL */
+    unsigned at;      /* index of the request to try first */
+    hawser_op *hello; /* outgoing only: the operation that sends the hello */
+    pthread_mutex_t
+        mu; /* guards req: NCCL deregisters memory in a different thread from the one in which it posts and tests */
     struct hn_req req[HN_REQUESTS];
 };
 
@@ -183,7 +184,8 @@ struct hn_arrival {
 /* Hands a hello that arrived on link l to its listener. Returns false, and closes the stream, if no listener has that
  * number and secret, or if memory runs out. Call under g.mu. */
 bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
-/* Moves the communicators that are being connected from a link that is not up to another link. Call under g.mu. */
+/* Moves the communicators of a link that is not up, which are still being connected, to another link. Call under
+ * g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 /* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */
@@ -202,8 +204,8 @@ struct hn_threads {
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
 void hn_cpus_begin(void);
 void hn_cpus_end(void);
-/* Returns the threads for a process that shares a number of CPUs with a number of processes, itself included, and whose
- * NICs have this speed in Mb/s (0 if unknown). */
+/* Returns the threads for one of `processes` processes that share `cpus` CPUs and have NICs of this speed in Mb/s (0 if
+ * unknown). */
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);

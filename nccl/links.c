@@ -125,8 +125,8 @@ static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned grou
     return least;
 }
 
-/* Distributes communicators evenly over the links that this process has connected. If one link per process is enough, a
- * link that the peer has connected will do. */
+/* Distributes communicators evenly over the links that this process has connected. If one link per process is enough
+ * and this process has connected none, uses a link that the peer has connected. */
 int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out)
 {
     struct hn_process *p = get_process(to->process);

@@ -150,7 +150,7 @@ static void place_nics(void)
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
-    /* IPv6 addresses count only if no NIC that is_usable_nic() accepts has an IPv4 address. */
+    /* In each pass of is_usable_nic(), IPv6 addresses count only if no accepted NIC has an IPv4 address. */
     for (int pass = 0; pass < 4 && hn_g.nnics == 0; pass++) {
         int n = hw_nics_list(nic, HW_NIC_MAX, pass % 2);
         for (int i = 0; i < n; i++)

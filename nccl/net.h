@@ -30,10 +30,10 @@ struct hn_props {
 };
 
 /* Stores the logger and the profiler's callback, which is NULL if the table has none, and finds the usable NICs. The
- * first logger and callback are kept, since they live as long as NCCL. Never fails, because NCCL 2.28 would then call
- * finalize through a NULL pointer: an error is logged, and hn_devices() reports 0 devices. Each call must be matched by
- * one hn_finalize(), if the table has a finalize. The context is closed, and its threads are joined, after the last
- * finalize and the last close. */
+ * first logger and callback are kept, since they live as long as NCCL. Never fails, because after a failure NCCL 2.28
+ * would call finalize through a NULL pointer: an error is logged, and hn_devices() reports 0 devices. Each call must be
+ * matched by one hn_finalize(), if the table has a finalize. The context is closed, and its threads are joined, after
+ * the last finalize and the last close. */
 ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 ncclResult_t hn_finalize(void);
 

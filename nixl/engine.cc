@@ -85,7 +85,7 @@ nixl_status_t Engine::deregisterMem(nixlBackendMD *meta)
     return guard([&] {
         auto *md = static_cast<LocalMD *>(meta);
         int rc = hawser_mem_deregister(md->mem);
-        if (rc == -EBUSY) { /* transfers that the application released before they ended still use it */
+        if (rc == -EBUSY) { /* transfers that the application released before they ended still use the memory */
             agent_->wait_for_kept(dereg_ms);
             rc = hawser_mem_deregister(md->mem);
         }

@@ -53,7 +53,7 @@ class Link
     /* mu guards the following four members. */
     State state = State::connecting;
     nixl_status_t why = NIXL_SUCCESS; /* reason for the end, or for the failure of the last attempt */
-    hawser_peer *peer = nullptr;      /* of the connection or of the attempt in progress, or nullptr */
+    hawser_peer *peer = nullptr;      /* peer of the connection or of the attempt in progress, or nullptr */
     std::vector<Request *> waiting;
     Agent &agent;
     const uint64_t id;

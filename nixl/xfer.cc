@@ -18,7 +18,7 @@ static uint64_t now_ns()
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-/* If memory is short, the operations end but are not freed. */
+/* If memory runs out, the operations are cancelled but never freed. */
 Request::~Request()
 {
     try {
@@ -37,8 +37,8 @@ nixl_status_t Request::add_pair(const nixlMetaDesc &local, const nixlMetaDesc &r
         return NIXL_ERR_NOT_FOUND;
     if (local.len != remote.len)
         return NIXL_ERR_MISMATCH;
-    /* Only subtracts, because the addresses and lengths come from the application and the remote agent and a sum could
-     * overflow. */
+    /* The application and the remote agent choose these addresses and lengths, so a sum could overflow. The checks
+     * therefore only subtract. */
     if (local.addr < l->base || local.addr - l->base > l->len || local.len > l->len - (local.addr - l->base) ||
         remote.addr < r->base || remote.addr - r->base > r->region.length ||
         remote.len > r->region.length - (remote.addr - r->base))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A request is a transfer that NIXL has prepared. Its descriptors are resolved once, and NIXL may post it any number of
- * times. A list that exceeds libhawser's limit becomes several operations. A notification is sent with the operation of
- * a write if it fits, otherwise after the end of all operations.
+ * times. A list that exceeds libhawser's limit becomes several operations. A notification is sent with the data of a
+ * write if both fit into one operation, otherwise after the end of all operations.
  */
 #ifndef HX_XFER_H
 #define HX_XFER_H

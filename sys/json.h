@@ -12,7 +12,7 @@
 struct hw_json {
     FILE *out;
     int depth;
-    bool error; /* a call that does not fit, or a failed write; stays set */
+    bool error; /* set by a misplaced call or a failed write; stays set */
     int err;    /* errno of the failed write; 0 if no write failed */
     struct {
         bool object, some;

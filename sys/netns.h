@@ -43,10 +43,10 @@ int hw_netns_own(void);
  * with -E2BIG for more than 128 namespaces, or with another -errno. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 
-/* Does the same for this user's processes that have a mark (see hw_netns_join()) of prefix and lowercase letters. This
- * also finds processes in namespaces that no name keeps. */
+/* Does the same for this user's processes whose mark (see hw_netns_join()) is prefix followed by lowercase letters.
+ * This also finds processes in namespaces that no name keeps. */
 int hw_netns_kill_marked(const char *prefix, int grace_ms);
-/* Returns true if this process has a mark of prefix and lowercase letters. */
+/* Returns true if this process has a mark that is prefix followed by lowercase letters. */
 bool hw_netns_marked(const char *prefix);
 
 /* Moves this process, which must have a single thread, into the user namespace user (unless -1), the network namespace

@@ -2,9 +2,9 @@
 /*
  * Starts short-lived processes that handle descriptors of clients. A client can make almost every system call on its
  * descriptors block indefinitely. Examples are close() of a TCP socket with SO_LINGER, getpeername() of a socket that
- * is sending from memory that the client delays, /proc/self/fdinfo of an epoll descriptor in this state, and close() of
- * a file on a file system that the client serves. Some of these calls cannot even be ended by SIGKILL. Such a call may
- * block a child, but never hawserd.
+ * is sending from memory whose page faults the client delays, reading /proc/self/fdinfo of an epoll descriptor whose
+ * events are being copied to such memory, and close() of a file on a file system that the client serves. Some of these
+ * calls cannot even be ended by SIGKILL. Such a call may block a child, but never hawserd.
  */
 #ifndef HW_HELPER_CHILD_H
 #define HW_HELPER_CHILD_H

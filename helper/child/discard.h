@@ -12,7 +12,7 @@
 
 #define HD_DISCARD_MAX 1024
 #define HD_DISCARD_BATCH \
-    16 /* number of connections that are closed immediately; fewer are closed after HD_DISCARD_MS */
+    16 /* this many queued connections are closed immediately; fewer are closed after HD_DISCARD_MS */
 #define HD_DISCARD_MS       100
 #define HD_DISCARD_CHILDREN 8
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Determines through sock_diag whether a TCP connection has ended. The kernel reports destroyed sockets of a network
- * namespace. It does not report a connection that ends while its socket stays open, because the peer resets it or the
- * owner dissolves it by connect() with AF_UNSPEC. Such an end is found only by a check of the connection.
+ * namespace. It does not report the end of a connection whose socket stays open, for example after a reset by the peer
+ * or a connect() with AF_UNSPEC. Such an end is found only by a check of the connection.
  */
 #ifndef HW_HELPER_DIAG_H
 #define HW_HELPER_DIAG_H

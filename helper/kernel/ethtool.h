@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ethtool ioctl: flow rules, which netlink lacks, RSS, which netlink can set only since Linux 6.17, the ntuple
- * flag, and the NIC's state. */
+/* The ethtool ioctl: flow rules (which netlink lacks), the RSS table (which netlink can set only since Linux 6.17), the
+ * ntuple flag, and the NIC's state. */
 #ifndef HW_HELPER_ETHTOOL_H
 #define HW_HELPER_ETHTOOL_H
 
 #include "helper/kernel/kernel.h"
 
-/* Returns 0 or -errno, as all functions below. fd is any socket in the NIC's network namespace. */
+/* Returns 0 or -errno, as do all functions below. fd is any socket in the NIC's network namespace. */
 int hd_eth_link_at(int fd, int ifindex, struct hd_link *out);
 int hd_eth_driver(int fd, int ifindex, char *out, size_t cap);
 int hd_eth_ntuple_get(int fd, int ifindex, bool *on);

@@ -48,8 +48,8 @@ struct hd_queue {
 };
 
 /* The settings of header split (tcp-data-split of ethtool). split is one of ETHTOOL_TCP_DATA_SPLIT_*. The kernel
- * returns the driver's actual state, which may differ from the configuration: bnxt also splits packets if they are
- * large, and fbnic always reports that it splits packets. The kernel allows a binding only if header split is
+ * returns the driver's actual state, which may differ from the configuration: bnxt also reports header split because of
+ * large packets or rx-gro-hw, and fbnic always reports it. The kernel allows a binding only if header split is
  * configured. */
 struct hd_split {
     uint8_t split;
@@ -102,7 +102,7 @@ struct hd_kernel {
      * NULL. */
     int (*split_set)(void *arg, int ifindex, const struct hd_split *s, bool *changed);
     int (*gro_hw_get)(void *arg, int ifindex, enum hd_gro_hw *out);
-    int (*gro_hw_set)(void *arg, int ifindex, bool on); /* even after 0, the driver may not have changed the setting */
+    int (*gro_hw_set)(void *arg, int ifindex, bool on); /* may return 0 without any effect */
     int (*ntuple_get)(void *arg, int ifindex, bool *on);
     int (*ntuple_set)(void *arg, int ifindex, bool on);
     int (*rss_get)(void *arg, int ifindex, struct hd_rss *out);

@@ -132,7 +132,7 @@ static int on_bound(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Returns an explanation of an error of BIND_RX or BIND_TX, or NULL, to add to the kernel's text. From
+/* Returns an explanation to add to the kernel's text for an error of BIND_RX or BIND_TX, or NULL. Based on
  * net/core/netdev-genl.c, net/core/devmem.c and net/core/netdev_rx_queue.c of Linux 6.12 and 7.3. */
 static const char *explain_bind_error(int rc, bool rx)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal contains the changes of hawserd and the previous settings, as lines of text that an operator can read
- * too. Before each step the complete journal is written to a file next to it, which is fsynced and renamed over the old
- * journal. The journal is therefore never incomplete, which its last line confirms.
+ * The journal contains the changes of hawserd and the previous settings, as lines of text that an operator can also
+ * read. Before each step the complete journal is written to a file next to it, which is fsynced and renamed over the
+ * old journal. The journal is therefore always complete. Its last line, "end", confirms this.
  */
 #include "helper/state/state.h"
 #include "sys/files.h"
@@ -203,7 +203,7 @@ static int take_split(struct reader *r, char **save)
     return 0;
 }
 
-/* Parses a line that consists of a word for a change of the NIC. */
+/* Handles a line that is a single word and records a change of the NIC. Returns false for any other word. */
 static bool take_flag(struct reader *r, const char *w)
 {
     if (r->nic && strcmp(w, "ntuple") == 0)
@@ -359,8 +359,8 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     return 0;
 }
 
-/* Checks that no other user could have written the journal, because a privileged process acts on it. A hawserd that
- * runs as another user has a separate folder. */
+/* Checks that no other user could have written the journal, because a privileged process acts on it. The user of
+ * `hawserd --user` owns both the journal and its folder. */
 static int check_owner(const char *path, const struct stat *file)
 {
     char folder[256];

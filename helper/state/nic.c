@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes RSS and flow rules of a NIC as bindings need it, and undoes the changes. */
+/* Changes a NIC's RSS and flow rules as bindings require, and undoes the changes. */
 #include "helper/state/state.h"
 
 #include <stdlib.h>
@@ -325,7 +325,7 @@ static void release_gone_nic(struct hd_state *s, struct hd_nic *nic)
         hd_nic_free(s, nic);
 }
 
-/* Returns true if an undo step has succeeded. Logs a failure other than -ENODEV, but at a retry only for debugging. */
+/* Returns true if an undo step has succeeded. Logs a failure other than -ENODEV, at debug level if this is a retry. */
 static bool check_undo_step(struct hd_state *s, int rc)
 {
     if (rc && rc != -ENODEV)

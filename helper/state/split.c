@@ -72,8 +72,8 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
     return gro ? hw_fail_copy(rc, why) : s->k->split_set(s->k->arg, nic->ifindex, on, changed);
 }
 
-/* Checks whether a queue of the NIC is bound. Header split is then configured, and the kernel does not allow it to be
- * changed. */
+/* Checks whether a queue of the NIC is bound. If one is, header split is configured, and the kernel does not allow it
+ * to be changed. */
 static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -96,8 +96,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
     rc = s->k->split_get(s->k->arg, nic->ifindex, &now);
     if (rc)
         return rc;
-    /* hds-thresh is set only if it must change, because not every driver can set it. rx-buf-len is changed only by the
-     * process that turns header split on. */
+    /* hds-thresh is set only if it must change, because not every driver can set it. rx-buf-len is changed only when
+     * header split is turned on. */
     struct hd_split on = {.split = ETHTOOL_TCP_DATA_SPLIT_ENABLED, .has_thresh = now.thresh != 0};
     if (first && now.split != ETHTOOL_TCP_DATA_SPLIT_ENABLED)
         on.buf_len = hd_buf_len(&now, link->mtu);
@@ -124,8 +124,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
     return hd_journal_write(s);
 }
 
-/* Restores header split. Tries again without rx-buf-len if the driver refuses it, because the journal may contain an
- * rx-buf-len that the driver has never accepted. */
+/* Restores header split. If the driver refuses the settings, tries again without rx-buf-len, because the journal may
+ * contain an rx-buf-len that the driver has never accepted. */
 static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_split to)
 {
     int rc = s->k->split_set(s->k->arg, nic->ifindex, &to, NULL);
@@ -163,7 +163,8 @@ static int set_explicit(struct hd_state *s, struct hd_nic *nic)
     int rc = set_back(s, nic, nic->split_was);
     if (!is_split_refused(rc))
         return rc;
-    /* bnxt reported "on" because of large packets or rx-gro-hw, which has changed meanwhile. */
+    /* For example, bnxt had reported "on" because of large packets or rx-gro-hw, and these settings have changed
+     * since. */
     hw_log(s->log, HAWSER_LOG_INFO,
            "%s: header split stays automatic, because the driver cannot restore the previous setting: %s", nic->name,
            hw_error());

@@ -192,7 +192,7 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
         nic = hd_nic_add(s, link.ifindex, q->nic);
     if (!nic)
         return -ENOMEM;
-    /* counted from here on, so that hd_settle() does not undo the following changes */
+    /* the new binding is counted from here on, so that hd_settle() does not undo the following changes */
     nic->bindings++;
     rc = b->n ? prepare_binding_queues(s, nic, &link, r, b) : 0;
     if (rc == 0)
@@ -244,7 +244,7 @@ static struct hd_binding *binding_of(const struct hd_state *s, const void *owner
     return NULL;
 }
 
-/* Returns the queue of the binding with the fewest rules. */
+/* Returns the binding's queue that has the fewest rules. */
 static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd_binding *b)
 {
     unsigned best = UINT32_MAX;

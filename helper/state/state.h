@@ -57,7 +57,7 @@ struct hd_binding {
 struct hd_held_rule {
     struct hw_list node;
     struct hd_nic *nic;
-    struct hd_binding *binding; /* NULL if the rule has no owner anymore but could not be removed yet */
+    struct hd_binding *binding; /* NULL if the rule no longer has an owner but could not be removed yet */
     uid_t uid;
     uint32_t id;
     bool placed;     /* rule.loc is known; otherwise the kernel may or may not have the rule */

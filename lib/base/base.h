@@ -62,7 +62,7 @@ static inline uint64_t hw_hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Returns the ending of a regular noun after the number n. */
+/* Returns "s" or "": the ending of a regular noun after the number n. */
 static inline const char *hw_plural(uint64_t n)
 {
     return n == 1 ? "" : "s";
@@ -88,7 +88,8 @@ static inline uint64_t hw_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Works like hw_now(), but may be some milliseconds behind and costs a fifth. For deadlines of a second or more. */
+/* Works like hw_now(), but may be some milliseconds behind and takes a fifth of the time. For deadlines of a second or
+ * more. */
 static inline uint64_t hw_now_coarse(void)
 {
     struct timespec t;
@@ -116,8 +117,9 @@ int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 /* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */
 void hw_close(int *fd);
 
-/* Free or close a variable when its block ends. Examples: HW_AUTO_FREE char *text = NULL; HW_AUTO_CLOSE int fd = -1. To
- * keep the value for longer, set the variable to NULL or -1. Cleanup runs in the reverse order of declaration. */
+/* Free the memory or close the descriptor in a variable when the variable's block ends. Examples: HW_AUTO_FREE char
+ * *text = NULL; HW_AUTO_CLOSE int fd = -1. To keep the value for longer, set the variable to NULL or -1. Cleanup runs
+ * in the reverse order of declaration. */
 #define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
 #define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
 /* Frees the memory that the pointer at p points to and sets that pointer to NULL. */

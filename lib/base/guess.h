@@ -10,7 +10,7 @@
 struct hw_guess {
     const char *word, *near;
     size_t edits; /* number of edits from word to near: letters inserted, removed, replaced or swapped with the next
-                     letter; 0 if near begins with word */
+                     letter; 0 if near begins with word and word has three letters or more */
 };
 
 /* Considers one candidate name. Ignores case. A name is close enough if it begins with the word and the word has at

@@ -25,7 +25,7 @@ struct hw_knobs {
     uint64_t stall_ms;        /* time without acknowledgement after which a connection is dead */
     uint64_t peer_timeout_ms; /* time without traffic on any rail after which a peer is dead */
     uint64_t handshake_ms;    /* deadline of a handshake and of each of its messages */
-    uint64_t op_timeout_ms;   /* deadline of operations other than receives that specify none; 0 for no deadline */
+    uint64_t op_timeout_ms;   /* deadline of operations, except receives, that specify none; 0 for no deadline */
     uint64_t keepalive_ms;    /* idle time after which a peer is sent a keepalive */
     uint64_t max_peers;       /* maximum number of peers at a time; further incoming peers are refused */
     char devmem_socket[108];  /* path of hawserd's socket; "" for the default path */
@@ -36,7 +36,7 @@ struct hw_knobs {
     bool require_direct;      /* fail instead of falling back from the device path */
     char nics[256];           /* NICs to use, comma-separated; "" for all NICs with a route */
     char rails[1024];         /* NICs that may be paired, as text or @FILE; "" for no restriction */
-    char advertise[512];   /* [NIC=]ADDRESS[:PORT], comma-separated: addresses for peers that replace the NICs' own */
+    char advertise[512];   /* comma-separated [NIC=]ADDRESS[:PORT] that peers use in place of the NICs' own addresses */
     uint64_t require_nics; /* minimum number of pairs of NICs that must work for a connection to succeed; 0 for one */
     uint64_t path_ms;      /* maximum time that a connect waits for a path */
     char same_machine[8];  /* "auto", "yes" or "no": whether transports that need two machines may be used on one */
@@ -58,9 +58,8 @@ static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
 }
 
 /* Fills k from the defaults, then from the environment, then from list (NULL-terminated "name=value" strings, or NULL).
- * Fails with -EINVAL if a name or value is bad, and leaves *k unchanged then. Ignores HAWSER_* variables that are not
- * knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because they would have no effect; the text
- * then says what to do instead. */
+ * Fails with -EINVAL if a name or value is bad, and then leaves *k unchanged. Ignores HAWSER_* variables that are not
+ * knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because they would have no effect. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
 /* Sets one knob from text. Fails like hw_knobs_load(). */

@@ -38,7 +38,7 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
     if (*path != '/')
         return hw_fail(-EINVAL, "'%s' is not an absolute path", path);
     if (make)
-        (void)mkdir(path, 0700); /* if the folder does not exist then, open() fails */
+        (void)mkdir(path, 0700); /* a failure is ignored, because open() fails if there is no folder */
     HW_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return hw_fail(-errno, "opening %s: %s", path, strerror(errno));

@@ -97,7 +97,7 @@ static void progress(void *arg)
     (void)hawser_progress(arg, 0);
 }
 
-/* Waits until fd is ready, about until the given time at most. May return earlier. */
+/* Waits until fd is ready, but at most until about the given time. May return earlier. */
 static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
 {
     uint64_t now = hw_now();

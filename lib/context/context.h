@@ -4,8 +4,9 @@
  * operations, and completions.
  *
  * Locking: the state of connecting a peer belongs to the peer's home loop, that is, to the thread that has the role of
- * this driver (hw_driver_enter() takes the role). The context's lock protects the context's lists. Locks are taken in
- * this order: role of a driver, context, message layer, queue of completions. A thread has at most one role at a time.
+ * the loop's driver (hw_driver_enter() takes the role). The context's lock protects the context's lists. Locks are
+ * taken in this order: role of a driver, context, message layer, queue of completions. A thread has at most one role at
+ * a time.
  */
 #ifndef HW_CONTEXT_H
 #define HW_CONTEXT_H
@@ -65,7 +66,7 @@ struct hawser {
     unsigned n_peers;
     atomic_uint n_accepts, n_graves;
     pthread_cond_t someone;         /* signals a new entry in accepts or graves */
-    unsigned next_home, next_first; /* turns of the next peer: of its home, and of the pair of its first rail */
+    unsigned next_home, next_first; /* counters that choose the next peer's home, and the pair of its first rail */
 
     pthread_mutex_t queue_lock; /* protects queue */
     struct hw_list queue;       /* list of struct hw_event to report */
@@ -156,7 +157,7 @@ struct hw_way {
     unsigned index, pair; /* number of the rail, and of its pair of NICs */
     unsigned links;
     atomic_bool up;
-    atomic_uint lost;   /* number of times that the rail went down, except a spare that is no longer needed */
+    atomic_uint lost;   /* number of times that the rail went down, not counting a spare that was no longer needed */
     atomic_uint failed; /* like `lost`, but only while neither side was closing the peer */
     atomic_int carrier; /* the latest report about the NIC's link that hw_nics_judge() has not evaluated */
     int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
@@ -186,8 +187,8 @@ struct hw_way {
     int in_fd[HW_RAIL_LINKS]; /* -1 if the connection has not arrived */
 };
 
-/* Versions of the session protocol that this build supports: the frames on a session's rails and the SETUP messages
- * that create them. A test overrides these values. */
+/* Versions that this build supports of the session protocol, that is, of the frames on a session's rails and of the
+ * SETUP messages that create the rails. A test overrides these values. */
 #ifndef HW_SESSION_LEAST
 #define HW_SESSION_LEAST 1
 #define HW_SESSION_MOST  1
@@ -212,7 +213,7 @@ struct hawser_peer {
     struct hw_list in_context, in_accept;
     /* Place of the peer in the metrics, or 0 if no reader has seen the peer or the place was given up
      * (hw_metrics_fold()). Values from 1 to HW_METRICS_PEERS are the peer's number plus 1. A larger value means that
-     * the metrics count the peer in the peer "other". */
+     * the metrics count the peer as part of the peer "other". */
     unsigned metrics_place;
     struct hw_op_totals folded;
     pthread_mutex_t door; /* protects closed, because handles of operations may outlive parts of the peer */
@@ -240,7 +241,7 @@ struct hawser_peer {
     atomic_uint rails_up;
     atomic_uint pairs_up;  /* pairs that have had a rail up at least once */
     struct hw_timer dead;  /* kills the peer if no rail comes up */
-    struct hw_timer bye;   /* kills a peer that has closed, after its last confirmations had time to arrive */
+    struct hw_timer bye;   /* kills a peer that has closed, after its last confirmations have had time to arrive */
     atomic_bool abandoned; /* server: set-up with the client failed before the rails were agreed on */
     bool closing;          /* this side is closing; belongs to the home loop */
     bool heard_bye;        /* the peer is closing; belongs to the home loop */
@@ -258,7 +259,7 @@ struct hawser_peer {
     struct hw_note *note, **last_note; /* notifications that the application has not taken */
 };
 
-/* Creates a peer for connection set-up, which is in no list yet. Returns NULL if out of memory. */
+/* Creates a peer that is in no list yet. Returns NULL if out of memory. */
 struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
 /* Gives the peer n rails. The caller then fills in p->way. Fails with -ENOMEM. */
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n);

@@ -73,8 +73,8 @@ static struct hw_loop *get_loop(const struct hw_listener *l)
     return &l->h->driver[0].loop;
 }
 
-/* Logs a refused connection, or that accepting one failed if `from` is NULL. The number of lines per second is limited,
- * because a flood of connections must not flood the log. */
+/* Logs a refused connection or, if `from` is NULL, that accepting one failed. The number of lines per second is
+ * limited, because a flood of connections must not flood the log. */
 static void log_refusal(struct hw_listener *l, int level, const union hw_addr *from, const char *why)
 {
     char text[HAWSER_ADDR_TEXT + 8];

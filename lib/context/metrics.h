@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The metrics of a context: a local socket (base/rundir.h) on loop 0 that sends each client one text in Prometheus's
- * format and then closes the connection. The socket reads nothing. Without a reader there is no work to do, and a
- * reader costs one pass over counters that are maintained anyway. A context that cannot create a socket works without
- * metrics.
+ * format and then closes the connection. The context reads nothing from the socket. Without a reader there is no work
+ * to do, and a reader costs one pass over counters that are maintained anyway. A context that cannot create a socket
+ * works without metrics.
  *
  * The number of series is bounded. Peers beyond HW_METRICS_PEERS peers or HW_METRICS_ROWS pairs of NICs are summed up
  * as peer "other", with one row for each local NIC, HW_METRICS_NICS at most. A listed peer stays listed, and an
@@ -17,9 +17,9 @@
 
 #include <sys/types.h>
 
-#define HW_METRICS_PEERS    64   /* maximum number of peers that are listed by name */
-#define HW_METRICS_ROWS     256  /* maximum number of pairs of NICs of the listed peers */
-#define HW_METRICS_NICS     16   /* local NICs of the other peers; further NICs are counted in the last row */
+#define HW_METRICS_PEERS    64  /* maximum number of peers that are listed by name */
+#define HW_METRICS_ROWS     256 /* maximum number of pairs of NICs of the listed peers */
+#define HW_METRICS_NICS     16  /* maximum number of local NICs for the other peers; the last row counts further NICs */
 #define HW_METRICS_READ_MS  1000 /* time limit of a reader, after which its connection is closed */
 #define HW_METRICS_APART_MS 10   /* minimum time between two readers */
 
@@ -73,7 +73,7 @@ struct hw_metrics {
 void hw_metrics_start(struct hawser *h);
 /* Removes the socket. Called with the role of driver 0. */
 void hw_metrics_stop(struct hawser *h);
-/* Adds the totals of a peer that is being closed to those of the context, and releases its number. Called with the
+/* Adds to the context's totals those of a peer that is being closed, and releases the peer's number. Called with the
  * context's lock held; may be called again for the same peer. */
 void hw_metrics_fold(struct hawser_peer *p);
 

@@ -242,7 +242,7 @@ static void look_at_peers(struct view *v, struct hawser *h)
                 struct hw_op_totals ops = hw_metrics_ops(p);
                 hw_metrics_add_ops(&v->ops, &ops, NULL);
                 v->peers += lives;
-                if (!is_listed(p)) /* adds its NICs to the others' before the rows of the others are made */
+                if (!is_listed(p)) /* its NICs must be listed before begin_others() runs */
                     for (unsigned i = 0; i < p->n_ways; i++)
                         (void)hw_metrics_other(&h->metrics, p->way[i].nic);
             }

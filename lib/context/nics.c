@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Detects NICs that lose their link. The kernel reports the loss, and the NIC's rails end at once, so that other rails
- * send their unconfirmed frames again. TCP would notice the loss much later, by missing acknowledgements. When the link
- * is back, the client reconnects the rails without further delay.
+ * send their unconfirmed frames again. TCP would notice the loss much later, from missing acknowledgements. When the
+ * link is back, the client reconnects the rails without further delay.
  *
  * The socket belongs to loop 0. Rails belong to the peer's home, where a task of the peer evaluates the reports.
  */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of operations that hawser_submit() posts before it sends them, so that the peer does not wait for the rest. */
+/* Maximum number of operations that hawser_submit() posts before it sends them, so that the peer need not wait for the
+ * rest. */
 #define SUBMIT_VISIT 256
 
 /* ---- end of an operation ---------------------------------------------------------------------------------- */
@@ -409,7 +410,7 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
         const struct hawser_request *r = &reqs[i];
         rc = check_request(r);
         if (rc == 0 && n > 1 && r->kind != HAWSER_RECV)
-            begin_visit(&visit); /* this call brings the operations that get_urgency() would wait for */
+            begin_visit(&visit); /* get_urgency() would wait for the next operations, but this call already has them */
         if (rc == 0)
             rc = r->kind == HAWSER_NOTIFY ? post_notification(p, r, &visit) : post_transfer(p, r, &visit);
         if (visit.posted == SUBMIT_VISIT)

@@ -271,7 +271,7 @@ static bool is_memory_free(void *arg)
 }
 
 /* Cancels sending, and waits up to BYE_MS until memory that was sent by reference is no longer read, because the
- * application may then reuse it. */
+ * application may reuse it after the close. */
 static void finish_sending(struct hawser_peer *p)
 {
     hw_driver_enter(p->home);

@@ -102,7 +102,7 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 
 #define CHANNELS_MAX 16
 #define CHANNEL_MBPS 25000 /* approximate rate at which one thread copies */
-#define FILES_SHARE  128   /* more channels than the minimum use at most 1/128 of RLIMIT_NOFILE */
+#define FILES_SHARE  128   /* above the minimum, the number of channels is at most 1/128 of RLIMIT_NOFILE */
 
 /* Returns the number of channels per pair of NICs if knob channels is 0. A single connection can keep a thread busy
  * with copying, so fast NICs get more than HW_CHANNELS_LEAST if there are enough loops. Transports that carry payload

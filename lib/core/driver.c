@@ -17,7 +17,7 @@
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
-#define POLL_SHARE 4           /* the thread polls for at most this number times the CPU time of its work */
+#define POLL_SHARE 4           /* the thread polls for at most this multiple of the CPU time of its work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
 /* Maximum of this interval. Each check takes a CPU from a polling caller. */
@@ -32,7 +32,7 @@
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
 #define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
-#define LOOK_AT_ALL 16 /* a caller that polls checks the other drivers after this number of visits to one driver */
+#define LOOK_AT_ALL 16 /* after this number of visits to one driver, a polling caller also checks the other drivers */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
 #define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */
@@ -40,7 +40,7 @@
 #define NO_WATCH UINT64_MAX /* marks the driver's own descriptors in events */
 
 static __thread const struct hw_driver
-    *begun; /* driver whose role this thread has; the thread runs the tasks that it posts itself */
+    *begun; /* driver whose role this thread has; the thread itself runs the tasks that it posts */
 /* Driver that this thread last visited as a caller. The driver may have been freed. */
 static __thread struct hw_driver *visited;
 static __thread enum hw_urgency deferring; /* set by hw_driver_defer() */
@@ -75,8 +75,8 @@ static void end_nap(struct hw_driver *d)
 static void wake_driver(void *arg)
 {
     struct hw_driver *d = arg;
-    /* The most urgent value of the tasks in the mailbox. hw_driver_defer() may have replaced HW_NOW of a task whose
-     * thread has been woken already. */
+    /* The urgency of the most urgent task in the mailbox. hw_driver_defer() may have replaced the HW_NOW of a task for
+     * which a thread has already been woken. */
     unsigned slow = atomic_load(&d->loop.slow);
     unsigned least = begun == d ? HW_NOW : slow ? HW_MIN(slow, (unsigned)deferring) : deferring;
     if (slow != least)
@@ -97,7 +97,7 @@ int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
                             .epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
                             .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                             .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
-    /* edge-triggered, so that no thread needs to read it */
+    /* edge-triggered, so that no thread needs to read the counter */
     struct epoll_event wake = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
     struct epoll_event alarm = {.events = EPOLLIN, .data.u64 = NO_WATCH};
     atomic_store(&d->armed, HW_NEVER);
@@ -153,7 +153,7 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
     atomic_store(&d->armed, at);
 }
 
-/* Releases the role. The alarm is moved to a later time only if it has expired at `now`, and otherwise only to an
+/* Releases the role. Moves the alarm to a later time only if the alarm has expired by `now`, and otherwise only to an
  * earlier time. stays: a caller has got the result that it waited for, and its next call will probably do the remaining
  * work. */
 static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
@@ -320,7 +320,7 @@ static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *ar
         return true;
     if (done)
         atomic_store(&d->leader_waits, true);
-    /* from here on, threads that post tasks or call hw_driver_notify() write to the descriptor */
+    /* from here on, threads that post tasks or call hw_driver_notify() write to d->wake */
     atomic_fetch_add(&d->asleep, 1);
     if (is_urgent(d) || atomic_load(&d->loop.mailbox) || (done && done(arg)))
         until = 0;
@@ -369,8 +369,8 @@ static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg)
         (void)look(d, now, done, arg);
 }
 
-/* Records that a caller has arrived. Returns the driver that the caller visited before, or NULL if this is the same
- * driver or there is none. */
+/* Records that a caller has arrived. Returns the driver that the calling thread visited before, or NULL if that driver
+ * is d or not in d->all. */
 static struct hw_driver *note_visit(struct hw_driver *d)
 {
     struct hw_driver *was = visited;
@@ -489,7 +489,8 @@ static bool follow(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint
 static void depart(struct hw_driver *d, bool leads)
 {
     unsigned others = atomic_fetch_sub(&d->callers, leads ? LEADS + 1 : 1) - (leads ? LEADS + 1 : 1);
-    /* the thread naps until all callers have left, or other threads have left tasks to this caller */
+    /* wake the thread if its nap lasts until all callers have left, or if other threads have left tasks to this
+     * caller */
     bool wake = !others && atomic_load(&d->napping) && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox));
     /* without a leader, a follower must lead next; the one that was signalled before may be the caller that leaves */
     bool pass = !(others & LEADS) && atomic_load(&d->followers);

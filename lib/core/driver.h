@@ -100,8 +100,8 @@ void hw_driver_enter(struct hw_driver *d);
  * has just read. Returns false if the role was not taken; hw_driver_end() must not be called then. */
 bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
-/* Sets the urgency of the tasks that this thread posts from now on. Tasks with another urgency than HW_NOW do not wake
- * a thread that leaves its loop to callers. The next caller runs such tasks, or else the thread at its next check,
+/* Sets the urgency of the tasks that this thread posts from now on. Tasks with an urgency other than HW_NOW do not wake
+ * a thread that leaves its loop to callers. The next caller runs such tasks, or else the thread does at its next check,
  * within 250 us to 2 ms. With HW_LAZY the caller runs them once an event has arrived, the caller stops polling, or 20
  * us have passed. */
 void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency);

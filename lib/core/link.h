@@ -34,7 +34,7 @@ struct hw_piece {
 
 /* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
 #define HW_LINK_PIECES 256
-#define HW_LINK_BATCH  32     /* a frame is added to a batch only while it has at most so many pieces */
+#define HW_LINK_BATCH  32     /* a frame is added to a batch only while the batch has at most this many pieces */
 #define HW_LINK_BUF    16384u /* size of the buffer for heads, extensions and copied payloads, in each direction */
 #define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 
@@ -112,7 +112,7 @@ struct hw_link_flight {
 
 struct hw_link {
     /* read by the layer above */
-    /* Counted frames that arrived completely. This is the confirmation, and after hw_link_end() the last word. */
+    /* Number of counted frames that arrived completely: the confirmation and, after hw_link_end(), the last word. */
     uint64_t received;
     uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
     uint64_t started; /* counted frames from pull() */
@@ -191,9 +191,9 @@ bool hw_link_reads_apart(const struct hw_link *l);
 /* Reports that n bytes were read into the memory from hw_link_rx(). Returns 0, or the error that the caller must end
  * the link with, by hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
-/* Returns, after hw_link_got(), the bytes that were read but belong to memory that the CPU cannot access. The result is
- * their number. *data is valid until the link is used again. The transport must read these bytes again, before all
- * others. */
+/* Called after hw_link_got(). Returns the number of bytes that were read but belong in memory that the CPU cannot
+ * access, and points *data to them. *data is valid until the link is used again. The transport must read these bytes
+ * again, before all others. */
 uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
 
 /* ---- for the layer above ---------------------------------------------------------------------- */
@@ -224,8 +224,8 @@ void hw_link_end(struct hw_link *l, int why);
 /* Returns true if the peer's last word is possible. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
 /* Processes the peer's last word, after the end. Calls confirmed() for those of the first count frames that were not
- * confirmed before, and lost() for the others, in order. Fails with -EPROTO and without a call if the count contradicts
- * the frames that were sent or confirmed. */
+ * confirmed before, and lost() for the others, in order. Fails with -EPROTO, without calling either, if the count
+ * contradicts the frames that were sent or confirmed. */
 int hw_link_settle(struct hw_link *l, uint64_t count);
 
 #endif

@@ -12,7 +12,7 @@
 #define DOUBT (120 * HW_MS)
 /* Maximum number of reads and writes of one link in a turn, so that other rails of the loop need not wait longer. */
 #define TURN_STEPS 8
-/* Number of frames of a link that are confirmed without waiting for limits.patience. */
+/* A confirmation does not wait for limits.patience once it covers this many frames of a link. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)
 
 /* ---- queues of parcels -------------------------------------------------------------------------- */
@@ -421,7 +421,7 @@ static bool is_busy(const struct hw_rail *r)
     return false;
 }
 
-/* Schedules an earlier check of the path, because data is in flight now. */
+/* Schedules an earlier check of the path if data is in flight. */
 static void watch_closely(struct hw_rail *r)
 {
     if (r->watch.at > r->loop->now + r->limits.check && is_busy(r))

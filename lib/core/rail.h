@@ -49,7 +49,7 @@ struct hw_rail_ops {
                 uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
-    /* Returns the number that is sent to the peer with a confirmation or last word that is being made. */
+    /* Returns the number to send to the peer with the next confirmation or last word. */
     uint32_t (*mark)(void *up);
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
     void (*marked)(void *up, uint32_t mark);
@@ -88,7 +88,7 @@ struct hw_rail_io {
      * without ptr. Other errors: the connection ended with this error. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
-    /* Makes read() return these n bytes, which were read before, first. Fails with -ENOMEM. */
+    /* Makes read() return these n bytes, which it has already returned once, before all others. Fails with -ENOMEM. */
     int (*unread)(struct hw_conn *c, const uint8_t *data, uint32_t n);
     /* Copies a piece that the CPU cannot access to host memory, after settle(). Fails with a negative errno. If NULL,
      * hw_load() is used. */
@@ -100,10 +100,10 @@ struct hw_rail_io {
     /* Closes the connection at once. Discards unread data and data that the network has not accepted. Afterwards the
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
-    /* Checks each connection of a rail with data in flight, every limits.check. Returns 0, 1 if the path may be dead,
-     * or the error if the path seems dead. alone is the time in ns for which data has been in flight on the connection,
-     * if the peer is heard on other rails. Otherwise it is 0, or limited if hw_rail.spared is set. May lower *window to
-     * the useful number of bytes in flight. */
+    /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
+     * Returns 0, 1 if the path may be dead, or the error if the path seems dead. alone is the time in ns for which data
+     * has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or limited if
+     * hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */
@@ -170,7 +170,7 @@ struct hw_rail {
     struct hw_timer watch; /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool dry;                  /* nothing was left to cut when an idle link last asked */
-    bool confirm_due; /* the next confirmation is sent even if it has only frames that the peer does not wait for */
+    bool confirm_due; /* the next confirmation is sent even if it covers only frames that the peer does not wait for */
     struct rail_link {
         struct hw_link link;
         struct hw_conn *conn;
@@ -179,7 +179,7 @@ struct hw_rail {
         bool full;           /* the connection accepted no more bytes */
         bool ready;          /* the connection may have bytes to read */
         uint64_t progress;   /* bytes written plus frames confirmed, at the last check */
-        uint64_t since;      /* time at which a check first saw this value of progress, in ns */
+        uint64_t since;      /* time from which there has been no progress, in ns */
         uint64_t began;      /* time at which the link last changed from idle to having data in flight, in ns */
     } * link;                /* links of this generation, or NULL if the rail is down */
     struct hw_task *reading; /* see hw_rail_is_reading() */

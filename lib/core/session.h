@@ -160,9 +160,8 @@ void hw_session_spare(struct hw_session *s);
  * thread. */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
 /* Makes all rails release the memory of g->owner, see hw_rail_let_go(). Once g->over() runs, no rail reads or writes
- * this memory. Already before this call, fill(), place() and more() must not return this memory. May be called from any
- * thread.
- */
+ * this memory. Before this call, fill(), place() and more() must stop returning this memory. May be called from any
+ * thread. */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
 /* Returns true if rail i is up and not suspect, so that it will probably deliver soon. May be called from any thread.
  */
@@ -186,8 +185,8 @@ int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct 
  * newer generation was requested or the session is dead. */
 int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
 /* Starts generation gen of rail i on the established connections conn[0, n), which the session owns afterwards. On the
- * client, peer is the server's last word. Fails with -ESTALE if it is too late; the caller keeps the connections then.
- */
+ * client, peer is the server's last word. Fails with -ESTALE if the generation is out of date or the session is dead;
+ * the caller then keeps the connections. */
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
 /* Gives up generation gen of rail i, which this side has requested or answered but will not start. Because the peer may

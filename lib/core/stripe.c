@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/stripe.h"
 
-#define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured; a twentieth for the first value */
-/* Fraction of the time of all rails within which a slow rail must finish. The rest is a reserve, because a delay of
- * one rail delays the whole operation. */
+#define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured; a twentieth of it for the first value */
+/* A slow rail must finish within this fraction of the time that all rails together need to finish everything. The rest
+ * is a reserve, because a delay of one rail delays the whole operation. */
 #define EARLY 0.85
 /* In seconds; a shorter time does not matter, and rails with little data have rates that are too low. */
 #define SOON 0.0005
-/* A rail with this fraction of the best rate or less does not share work evenly with the best one. */
+/* A rail with less than 1/LIKE of the best rate does not share work evenly with the best rail. */
 #define LIKE 8
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
@@ -60,7 +60,7 @@ bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
     return (double)bytes <= (double)rate * SOON;
 }
 
-/* Returns the time in which all rails together finish everything, in seconds. */
+/* Returns the time, in seconds, in which all rails together finish everything. */
 static double get_time_of_all(const struct hw_stripe *s)
 {
     return (double)(s->left + s->behind + s->all_in_flight) / (double)s->all_rates;
@@ -74,14 +74,15 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
     return hw_stripe_is_soon(s->rate, s->path_in_flight + bytes) || mine <= get_time_of_all(s) * EARLY;
 }
 
-/* Returns true if no other operation has bytes to send or in flight. The sum of these allows for the frames' heads. */
+/* Returns true if no other operation has bytes to send or in flight. The sixteenth allows for the frames' heads, which
+ * count as bytes in flight. */
 static bool is_alone(const struct hw_stripe *s)
 {
     return s->behind == 0 && s->left + s->all_in_flight <= s->total + s->total / 16;
 }
 
-/* Returns the share of a fast rail in [least, most], or 0 if its pair of NICs has more in flight than the average pair
- * of its like will have once everything is cut, and the rail has some of it. Smaller differences between the rates do
+/* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
+ * in flight than similar pairs will have on average once everything is cut. Smaller differences between the rates do
  * not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. Of an operation
  * that is alone, a fast rail takes what it can: leaving bytes would give them to rails whose rates are overestimated.
  */

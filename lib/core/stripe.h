@@ -17,7 +17,7 @@
 struct hw_rate {
     uint64_t value;   /* bytes per second; 0 if not known yet */
     bool provisional; /* value is from one round trip */
-    uint64_t started; /* time at which data became in flight, in ns */
+    uint64_t started; /* time from which data has been in flight, in ns */
     uint64_t since;   /* time of the first confirmation of the interval, or 0 if none has arrived */
     uint64_t bytes;   /* bytes confirmed since then */
 };
@@ -30,16 +30,17 @@ void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
 /* What a rail knows about itself and about the whole session. The latter may be some milliseconds old. */
 struct hw_stripe {
     uint64_t rate, in_flight; /* rate of this rail in bytes per second, or 0 if unknown, and its bytes in flight */
-    uint64_t path_in_flight;  /* the same, of all rails of its pair of NICs */
+    uint64_t path_in_flight;  /* bytes in flight on all rails of its pair of NICs */
     uint64_t best_rate;       /* highest rate of all live rails */
     uint64_t all_rates;       /* sum of the rates */
     uint64_t all_in_flight;   /* sum of the bytes in flight */
-    uint64_t like_in_flight;  /* the same, of the pairs of NICs with a rail for which hw_stripe_is_like() is true .. */
-    unsigned like;            /* .. and their number */
-    uint64_t left;            /* bytes of the operation that no rail has taken yet */
-    uint64_t behind;          /* bytes of all later operations */
-    uint64_t total;           /* bytes of the whole operation */
-    unsigned rails;           /* number of rails with a rate, and this rail */
+    uint64_t
+        like_in_flight; /* bytes in flight on the pairs of NICs with a rail for which hw_stripe_is_like() is true .. */
+    unsigned like;      /* .. and their number */
+    uint64_t left;      /* bytes of the operation that no rail has taken yet */
+    uint64_t behind;    /* bytes of all later operations */
+    uint64_t total;     /* bytes of the whole operation */
+    unsigned rails;     /* number of rails with a rate, always counting this rail */
     uint64_t min_chunk, max_chunk;
 };
 

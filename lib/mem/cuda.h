@@ -117,8 +117,7 @@ struct hw_cuda {
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 /* Returns the initialised driver in *out. Fails with -ENODEV if there is no driver or the driver finds no GPU, and with
- * -EOPNOTSUPP in a child, made by fork(), of the process that loaded the driver. Other errors of the driver are also
- * returned. */
+ * -EOPNOTSUPP in a forked child of the process that loaded the driver. Other errors of the driver are also returned. */
 int hw_cuda(const struct hw_cuda **out);
 
 /* Sets the error text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching negative errno. */
@@ -147,8 +146,8 @@ size_t hw_cuda_page(void);
 
 /* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf. Returns the descriptor, which the caller closes, or a negative
  * errno. Fails with -EINVAL if ptr or len is not a multiple of the page size or len is 0, and with -EOPNOTSUPP if the
- * GPU or its driver does not support dma-bufs; the text then says what is missing. pcie requests a mapping through BAR1
- * (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
+ * GPU or its driver does not support dma-bufs; the error text then says what is missing. pcie requests a mapping
+ * through BAR1 (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
 
 /* Sets *len to the number of bytes from ptr to the end of its allocation. Fails with -EINVAL if ptr is not memory of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Write and check the pattern of base/pattern.h in place, in memory of any space. Both functions return when they have
- * finished. The caller must ensure that nothing else accesses the memory at the same time. */
+/* Write and check the pattern of base/pattern.h in place, in memory of any space. Both functions are synchronous. The
+ * caller must ensure that nothing else accesses the memory at the same time. */
 #ifndef HW_FILL_H
 #define HW_FILL_H
 

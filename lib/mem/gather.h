@@ -52,9 +52,9 @@ void hw_gather_close(struct hw_gather *g);
  * may reuse frags on return.
  *
  * Fails with -EAGAIN if no fragment could be started, because the ring has too little space or depth batches are in
- * flight; call again when a batch has ended. Fails with -EFAULT if a fragment, which the text names, is outside its
- * buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap, or if the first fragment is too long
- * for the ring. Other errors mean that the device has failed.
+ * flight; call again when a batch has ended. Fails with -EFAULT if a fragment, which the error text names, is outside
+ * its buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap, or if the first fragment is too
+ * long for the ring. Other errors mean that the device has failed.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);
@@ -71,7 +71,7 @@ void *hw_gather_stream(const struct hw_gather *g, unsigned i);
 /*
  * An entry of the list that the kernel reads. The list is in host memory or, up to 64 entries, in the launch
  * parameters. The layout, 16 bytes per fragment, is that of the list that the plugin of GPUDirect-TCPX leaves for a
- * kernel (its loadMeta), so that the same kernel can read this list. Offsets are relative to the addresses of the
+ * kernel (its loadMeta), so that the same kernel can read that list too. Offsets are relative to the addresses of the
  * launch. If the source is larger than 4 GiB, hw_gather_start() passes an address near the fragments. It also splits
  * long fragments, because a warp copies one entry at a time.
  */

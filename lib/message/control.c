@@ -255,7 +255,8 @@ static void renew_mark(struct hw_peer *p)
         (void)atomic_compare_exchange_strong(&p->in.told, &told, next);
 }
 
-/* Processes the messages in the ring that are next. rc is the result of sorting them. */
+/* Processes the messages in the ring in order, up to the first that has not arrived. rc is the result of sorting them
+ * into the ring. */
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {
@@ -269,7 +270,7 @@ static void read_ring(struct hw_peer *p, int rc)
             break;
         }
         *at = NULL;
-        /* only the home loop changes the number, and unfencing takes the lock */
+        /* only the home loop changes the number, and hw_ops_unfence() reads it with the lock held */
         atomic_store_explicit(&p->in.next, atomic_load(&p->in.next) + 1, memory_order_release);
         free_control_in(c);
     }

@@ -41,7 +41,8 @@ uint32_t hw_control_mark(const struct hw_peer *p);
 void hw_control_fill(const struct hw_control *c, struct hw_link_out *out);
 /* Ends a control message that the peer has received or that is lost with the session. */
 void hw_control_done(struct hw_peer *p, struct hw_control *c);
-/* Fails with -EPROTO for a control message that arrived twice, or outside the window that begins with `next`. */
+/* Records the error for a control message that arrived twice, or outside the window that begins with `next`. Returns
+ * -EPROTO. */
 int hw_control_misplaced(uint32_t sequence, uint32_t next);
 /* Takes ownership of a message that this rail received. On the home loop, the message is processed at once if it is the
  * next one. On another loop, a task of the home loop processes it. */

@@ -219,8 +219,8 @@ int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t 
 {
     const struct hw_landing *g = in->cookie;
     (void)up, (void)rail;
-    /* only data frames have a continuation. The operation lives until this loop has released it, which happens after
-     * this function */
+    /* Only data frames have a continuation. The operation lives until this loop has released it, which happens after
+     * this function returns. */
     if (!g || !hw_landing_is_live(g))
         place_nowhere(in, at, piece, n);
     else

@@ -9,8 +9,8 @@
 #define LATELY     (20 * HW_MS)
 #define OFTEN      (2 * HW_MS) /* see LATELY */
 #define FEW_CHUNKS 2           /* maximum number of chunks for which no other loop's thread is woken */
-/* A thread that posts an operation does not send data itself if this many large operations are in flight, because the
- * thread has more to post, and if rails on MANY_LOOPS other loops can send the data. */
+/* A thread that posts an operation does not send data itself if this many large operations are in flight and rails on
+ * MANY_LOOPS other loops can send the data, because the thread has more to post. */
 #define MANY_OPS   4
 #define MANY_LOOPS 4 /* see MANY_OPS */
 
@@ -199,7 +199,7 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
         }
         if (wait)
             return NULL;    /* a chunk of the operation is in flight, and its end wakes the rails */
-        if (op && s.left) { /* the budget is too small, or other rails finish sooner; then wake one of them */
+        if (op && s.left) { /* the budget is too small, or other rails finish sooner: wake one of them */
             unsigned other = hw_stripe_is_fast(s.rate, s.best_rate) ? hw_pace_idle(p->pace, p->session.rails, rail, &s)
                                                                     : hw_pace_best(p->pace, p->session.rails, rail);
             if (other != rail && budget >= HW_MIN(s.min_chunk, s.left))
@@ -473,8 +473,9 @@ static void refuse_serve(struct hw_chunk *chunk, int why)
     if (told)
         end_chunk(chunk);
     else
-        hw_session_send(&p->session, 0,
-                        &chunk->parcel); /* out of memory: the parcel is sent again and calls this function again */
+        hw_session_send(
+            &p->session, 0,
+            &chunk->parcel); /* out of memory: the parcel is queued again, so that this function is called again */
 }
 
 /* Handles a failed access to the parcel's memory. hw_error() has the reason. */
@@ -550,7 +551,8 @@ static void finish_parcel(void *up, unsigned rail, struct hw_parcel *parcel)
 static void lose_parcel(void *up, struct hw_parcel *parcel)
 {
     struct hw_peer *p = up;
-    HW_KEEP_ERROR(); /* the reason, which the next lost parcels need too; end_parcel() may start a waiting operation */
+    HW_KEEP_ERROR(); /* keeps the reason for the next lost parcels, because end_parcel() may start an operation, whose
+                        error would replace it */
     pthread_mutex_lock(&p->lock);
     struct hw_op *op = get_op(parcel);
     if (op)
@@ -582,7 +584,7 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* Handles a rail that sends nothing for now, because other rails may have left all work to it. */
+/* Called when a rail sends nothing for now. Wakes all rails, because they may have left all work to this rail. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

@@ -274,7 +274,7 @@ static bool has_note_room(const struct hw_peer *p, const struct hw_note *note)
     return p->noted - p->taken + hw_note_cost(note) <= HW_NOTES;
 }
 
-/* Sends the operation's control message. The step ends once the peer has received the message. */
+/* Sends the operation's control message. This step of the operation ends once the peer has received the message. */
 static int send_control_of(struct hw_op *op, struct hw_control *c)
 {
     c->op = op;

@@ -30,7 +30,7 @@ void hw_ops_unfence(struct hw_peer *p);
 /* Releases the lock after functions of this file, copies eager messages to their receives, and calls over() of the
  * operations that have ended. */
 void hw_ops_unlock(struct hw_peer *p);
-/* Works like hw_ops_unlock() if the lock was released in another way. */
+/* Works like hw_ops_unlock(), but is called without the lock. */
 void hw_ops_flush(struct hw_peer *p);
 /* Records that hw_ops_unlock() has something to flush. Called with the lock held. */
 static inline void hw_ops_need_flush(struct hw_peer *p)
@@ -62,8 +62,7 @@ extern const struct hw_session_ops hw_peer_session_ops;
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
 /* Lists the memory of bytes [at, end) in up to HW_LINK_PIECES pieces. Returns the number of pieces. */
 uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece);
-/* Callbacks for incoming frames (flow_in.c). Each function implements the member of hw_peer_session_ops with the same
- * name. */
+/* Callbacks for incoming frames (flow_in.c). hw_flow_X() implements the member X of hw_peer_session_ops. */
 int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
 int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                  uint32_t *n);

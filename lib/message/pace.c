@@ -25,7 +25,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
     s->rate = mine->rate.value;
     s->rails = 1;
     if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk))
-        return; /* avoid reading the other rails' state, which is in their CPUs' caches */
+        return; /* the other rails' state is not read, because it is in their CPUs' caches */
     atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
     s->rails = s->rate == 0;
     s->all_rates = s->all_in_flight = s->like_in_flight = s->best_rate = 0;

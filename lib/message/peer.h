@@ -29,15 +29,15 @@
 #define HW_CONTROL_WINDOW 1024  /* maximum number of control messages that the peer has not read */
 #define HW_READS          256   /* maximum number of read requests that the peer has not answered completely */
 #define HW_OPS            65536 /* maximum number of operations in flight */
-/* Limit of control messages that wait to be sent; a correct peer cannot cause as many. */
+/* Limit of control messages that wait to be sent; a correct peer cannot cause this many. */
 #define HW_CONTROLS    (4 * HW_OPS)
 #define HW_NOTES       (1u << 20)     /* limit of bytes of notifications that the application has not taken */
 #define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
 #define HW_NOTE_MAX    (HW_NOTES / 4) /* maximum length of a notification in bytes */
-#define HW_NOTED_BYTES (1ull << 38)   /* maximum length of a write with a notification in bytes */
-#define HW_QUEUES      65536          /* maximum number of queues in use for a new operation of this side */
-/* Maximum number of queues in use for a message of the peer. It has the limit HW_QUEUES itself, but does not know yet
- * which queues the newest operations of this side use. */
+#define HW_NOTED_BYTES (1ull << 38)   /* maximum number of bytes of a write that has a notification */
+#define HW_QUEUES      65536          /* maximum number of queues in use when this side starts an operation */
+/* Maximum number of queues in use when a message of the peer arrives. The peer itself is limited to HW_QUEUES, but does
+ * not yet know which queues the newest operations of this side use. */
 #define HW_QUEUES_BOTH  (2 * HW_QUEUES)
 #define HW_QUEUE_CHAINS 128
 /* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
@@ -82,7 +82,7 @@ struct hw_span {
     uint8_t *ptr;
     uint64_t len;
     uint64_t start;           /* offset in the operation; set by hw_op_post() */
-    struct hw_import *import; /* NULL if the span needs no region; if it is empty, NULL or any import */
+    struct hw_import *import; /* NULL if the span needs no region; an empty span has NULL or any import */
     uint64_t remote;          /* offset in the peer's region; SERVE: in this side's region */
     uint32_t handle;          /* SERVE: handle of this side's region, used in place of space and ptr */
 };
@@ -162,7 +162,7 @@ struct hw_op {
     struct hw_list
         queued; /* entry in bulk, reads, notes, filling, fenced, held or over, or in a list of an import or queue */
     struct hw_list timed;    /* entry in one of the lists hw_peer.deadlines.at */
-    struct hw_list serve_at; /* SERVE and send: entry in the list of landings with the same remainder or hash */
+    struct hw_list serve_at; /* SERVE and send: entry in hw_peer.serving or hw_queues.directs */
     struct hw_span span[];
 };
 
@@ -235,7 +235,7 @@ struct hw_queues {
     struct hw_queue *spare;                   /* memory for the next queue, or NULL */
     uint8_t secret[16];                       /* key of the hash function */
     uint32_t n, n_grants, n_closed;
-    uint32_t n_closed_first; /* number of records in closed of streams that this side closed first */
+    uint32_t n_closed_first; /* number of records in `closed` whose stream this side closed first */
     uint64_t sent;           /* buffer space that eager messages take at the peer */
     uint64_t seen;           /* one more than the number of the last control message about a receive of the peer */
     _Atomic uint64_t held;   /* buffer space that the peer's eager messages take here, up to HW_EAGER_ROOM */
@@ -248,7 +248,7 @@ struct hw_peer {
     void *up;
     struct hw_op *current[HW_SESSION_RAILS]; /* operation that each rail cuts */
     struct hw_pace pace[HW_SESSION_RAILS];
-    _Atomic uint64_t queued; /* total bytes of all operations that rails were ever given to cut */
+    _Atomic uint64_t queued; /* total bytes of all operations that were ever queued for rails to cut */
     _Atomic uint64_t uncut;  /* bytes of `queued` that are not cut yet */
     atomic_uint large;       /* number of operations in `queued` that have not ended */
     uint32_t relieved;       /* bit mask of the rails on the home loop and on the first rail's path, which leave large
@@ -261,7 +261,7 @@ struct hw_peer {
 
     pthread_mutex_t lock; /* protects all following members except atomics */
     int dead;             /* 0, or the error that the peer died with */
-    uint64_t answer_in;   /* ns: time that the peer has to confirm the end of a cancelled operation, or else it dies */
+    uint64_t answer_in;   /* ns: the peer dies unless it confirms the end of a cancelled operation within this time */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
     /* Memory may be sent by reference. It is then read until the peer has confirmed the bytes or the rail has ended. */
     bool by_reference;

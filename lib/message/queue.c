@@ -122,7 +122,7 @@ static void match_message(struct hw_op *op, struct hw_note *note, uint64_t landi
     hw_ops_need_flush(p);
 }
 
-/* Returns the message of h, which is removed from its lists. The caller frees h. */
+/* Removes h from its lists and returns its message. The caller frees h. */
 static struct hw_note *unlist_held(struct hw_held *h)
 {
     hw_list_remove(&h->of_queue);
@@ -156,7 +156,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     return 0;
 }
 
-/* Announces a receive that has no message yet to the peer. */
+/* Announces to the peer a receive that has no message yet. */
 static int grant_receive(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -179,8 +179,8 @@ static int grant_receive(struct hw_queue *q, struct hw_op *op)
     return 0;
 }
 
-/* Answers the peer's eager message `op` without a receive that takes it. With error EAGAIN the peer must send the
- * message again, to this landing. With other errors no receive will take the message. */
+/* Answers the peer's eager message `op`, which no receive takes. With error EAGAIN the peer must send the message
+ * again, to this landing. With other errors no receive will take the message. */
 static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error, uint64_t landing)
 {
     return hw_control_send_locked(
@@ -449,8 +449,8 @@ int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw
     return rc;
 }
 
-/* Sends the message again, directly to the landing of the peer's receive, which answered EAGAIN. op is the send, or
- * NULL if it was cancelled. */
+/* Sends the message again, directly to the landing that the peer's answer with EAGAIN contains. op is the send, or NULL
+ * if it was cancelled. */
 static int send_again(struct hw_peer *p, struct hw_op *op, const struct hw_grant *g)
 {
     if (op) {
@@ -557,7 +557,7 @@ static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t o
     return NULL;
 }
 
-/* Answers a message that the peer has cancelled and that no receive has taken yet, as if it had been received. */
+/* Answers and drops a message that the peer has cancelled and that no receive has taken yet. */
 static int forget_message(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_held *held = find_held(&p->queues, h->c, h->a);

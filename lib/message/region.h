@@ -113,9 +113,9 @@ struct hw_imports {
     uint8_t binding[HW_BINDING];
 };
 
-/* Adds a user of the peer's region id, and stores it in *out. Asks the peer for a handle at the first use. Fails with
- * -ENOMEM, with -ENOSPC if too many regions are imported, or with the error of the dead peer. May be called from any
- * thread. */
+/* Adds a user of the peer's region id, and stores the import in *out. Asks the peer for a handle at the first use.
+ * Fails with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error of the dead peer. May be called
+ * from any thread. */
 int hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret, struct hw_import **out);
 /* Removes a user. May be called from any thread. */
 void hw_import_put(struct hw_peer *p, struct hw_import *i);

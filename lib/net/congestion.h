@@ -7,8 +7,8 @@
 
 /* Chooses the algorithm of fd. Must be called before connect() or listen(). */
 void hw_congestion_choose(int fd, const struct hw_knobs *k);
-/* Returns true if both ends of a connection seem to be in one site: the round-trip time is below 2 ms, the peer is in
- * the subnet of a local NIC, or the peer's address cannot be read. */
+/* Returns true if both ends of a connection seem to be at the same site: the round-trip time is below 2 ms, the peer is
+ * in the subnet of a local NIC, or the peer's address cannot be read. */
 bool hw_path_is_near(int fd);
 /* Completes the choice for a connected or accepted socket. near is the result of hw_path_is_near(). */
 void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k);

@@ -9,7 +9,7 @@
 
 struct hw_cpus {
     unsigned n;      /* at least 1 */
-    uint64_t shared; /* equal for processes that share these CPUs, that is, which have the same affinity and, if a quota
+    uint64_t shared; /* equal for processes that share these CPUs, that is, that have the same affinity and, if a quota
                         applies, the same control group */
 };
 

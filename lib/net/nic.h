@@ -38,8 +38,8 @@ bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 /* Writes the name of the NIC that has fd's local address, or "" if there is none. */
 void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME]);
 
-/* Returns true if the NIC has lost its carrier or is administratively down. Returns false also if no NIC has this name.
- * fd is any socket of the NIC's network namespace. */
+/* Returns true if the NIC has lost its carrier or is administratively down. Returns false if no NIC has this name. fd
+ * is any socket of the NIC's network namespace. */
 bool hw_nic_is_down(int fd, const char *name);
 
 /* Returns the NIC's speed in Mb/s as its driver reports it, or 0 if there is no link or the speed is not reported
@@ -47,8 +47,8 @@ bool hw_nic_is_down(int fd, const char *name);
 uint64_t hw_nic_mbps(const char *name);
 
 /* Sets *out to the CPUs near the NIC (sysfs local_cpulist) that this thread may use. Fails with -ENOENT if the machine
- * does not report them (virtual devices), if there are none, or if they are all CPUs of the thread, because pinning has
- * no advantage then. */
+ * does not report them (virtual devices), if there are none, or if they are all the CPUs that the thread may use,
+ * because pinning has no advantage then. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);
 
 /* Writes the address as text, such as "198.18.0.1:20000" or "[fd00::1]:20000", without the port if it is 0. buf should

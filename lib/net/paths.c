@@ -83,8 +83,8 @@ static bool same_unit(const struct hw_path_end *a, const struct hw_path_end *b)
 }
 
 /*
- * Numbers the units that have a usable route. Interfaces without a route to the peer (lo, a bridge of one machine) are
- * not numbered, because they would shift all others relative to the peer's list.
+ * Numbers the units that have a usable route. Interfaces without a route to the peer (lo, a machine's internal bridge)
+ * are not numbered, because they would shift the numbers of all others relative to the peer's list.
  */
 static struct hw_path_unit *list_units(const struct hw_paths_in *in, bool ours)
 {
@@ -223,9 +223,9 @@ void hw_paths_free(struct hw_paths *p)
 /* ---- the best assignment ---------------------------------------------------------------------------------------- */
 
 /*
- * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). There is also an
- * additional column with weight 0 for each row. A row that is assigned to a column with weight 0 is unused. Indices
- * start at 1; column 0 holds the row that is being assigned.
+ * Assigns rows to columns by the Hungarian method with potentials (Kuhn 1955, Munkres 1957). There is an additional
+ * column with weight 0 for each row. A row that is assigned to a column with weight 0 is unused. Indices start at 1;
+ * column 0 holds the row that is being assigned.
  */
 struct match {
     unsigned rows, columns; /* columns includes the additional columns */
@@ -359,7 +359,7 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
         return n;
     }
     /* An overlay runs over other NICs and adds no bandwidth, so it is used only if nothing else leads to the peer or
-     * the user has chosen. */
+     * the user has restricted the choice. */
     n = assign_nics(in, p, out, has_chosen(in), pick);
     return n ? n : assign_nics(in, p, out, true, pick);
 }

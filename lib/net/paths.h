@@ -78,7 +78,7 @@ void hw_paths_free(struct hw_paths *p);
  * choice or nothing else is possible. Sets pick[k] for the chosen candidates. Returns their number, or -ENOMEM. */
 int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool *pick);
 
-/* Returns the number of pairs if every candidate worked, or -ENOMEM. */
+/* Returns the number of pairs that would be used if every candidate worked, or -ENOMEM. */
 int hw_paths_possible(const struct hw_paths_in *in, const struct hw_paths *p);
 
 /* Returns the reason why NIC i has no candidate, or NULL if it has one. ours selects local NICs or the peer's. */

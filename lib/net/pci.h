@@ -49,8 +49,8 @@ unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
  *   NODE  two host bridges of one NUMA node
  *   SYS   two NUMA nodes
  * In sysfs each port of a switch is a device. Let c be the number of steps that the two paths have in common. Different
- * roots: NODE if numa_node is the same number, -1 ("not said") included, else SYS. Equal paths: X. c = 0: PHB. Then, if
- * each path has at most one bridge below the common part, PIX, else PXB.
+ * roots: NODE if numa_node is the same number, which may be -1 (unknown), else SYS. Equal paths: X. c = 0: PHB. Then,
+ * if each path has at most one bridge below the common part, PIX, else PXB.
  */
 enum hw_dist { HW_DIST_X, HW_DIST_PIX, HW_DIST_PXB, HW_DIST_PHB, HW_DIST_NODE, HW_DIST_SYS };
 enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const struct hw_pci_path *b, int numa_b);

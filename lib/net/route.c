@@ -165,7 +165,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
         device[i] = good ? device_of(&all, if_nametoindex(nics[i].name)) : 0;
         any |= device[i] != 0;
     }
-    for (size_t i = 0; i < n && !any; i++) { /* number the names; no interface index is so large */
+    for (size_t i = 0; i < n && !any; i++) { /* numbers the names; no interface index is this large */
         device[i] = (uint64_t)1 << 40 | i;
         for (size_t k = 0; k < i; k++)
             if (strcmp(nics[k].name, nics[i].name) == 0)
@@ -256,10 +256,11 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
         return hw_addr_is_loopback(to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_NONE;
     if (fd < 0 || !index)
         return hw_nic_reaches(nic, to) ? HW_WAY_LINK | HW_WAY_NATURAL : HW_WAY_GATEWAY;
-    /* IPv6 restricts the lookup to the interface only without a source address or to a link-local one
+    /* IPv6 restricts the lookup to the interface only if there is no source address or the destination is link-local
      * (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
-    struct answer own = ask_route(fd, to, &nic->addr, 0, false); /* according to the policy rules for its address */
+    /* the route by the policy rules for the NIC's address */
+    struct answer own = ask_route(fd, to, &nic->addr, 0, false);
     if (!a.found || (!a.many && a.oif != index))
         a = own;
     if (!a.found || (!a.many && a.oif != index))

@@ -17,7 +17,7 @@
 
 #include <sched.h>
 
-/* The maximum of a sysfs attribute, which is one page (Documentation/filesystems/sysfs.rst), and a NUL. */
+/* The maximum size of a sysfs attribute, one page (Documentation/filesystems/sysfs.rst), plus a NUL. */
 #define HW_ATTR_MAX 4097
 
 /* Opens the directory that is used as the root. Returns a descriptor, which the caller closes. */

@@ -15,7 +15,7 @@
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* time for a candidate while no candidate has answered */
-#define TRIES_MAX      4   /* average limit per local address, because a server may announce many addresses */
+#define TRIES_MAX      4   /* maximum probes per local address, on average; a server may announce many addresses */
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
@@ -78,9 +78,8 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* Makes the address that the user dialled an entry. It replaces the address that the server's SETUP has for the same
- * NIC, if there is one.
- */
+/* Adds the address that the user dialled to the entries. It replaces the server's address for the same NIC, if the
+ * server's SETUP has one. */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -237,9 +236,9 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
         return;
     }
     t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
-    /* Close the connection in order. After a reset the kernel answers the server's FIN with another reset, which leaves
-     * by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs to the
-     * first NIC, and packets to this NIC are lost. */
+    /* Close the connection without a reset. After a reset the kernel answers the server's FIN with another reset, which
+     * leaves by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs
+     * to the first NIC, and packets to this NIC are lost. */
     hw_close(&t->fd);
     end_try(t);
     t->state = HW_TRY_WORKS;

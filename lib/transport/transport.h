@@ -74,7 +74,7 @@ struct hw_conn_counts {
     uint64_t rx_device, rx_copied, tx_device;
 };
 
-/* Adds the counts of a connection since the last call to the rail's counts. Called on the rail's loop. */
+/* Adds to the rail's counts what the connection has counted since the last call. Called on the rail's loop. */
 static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *told, struct hw_conn_counts now)
 {
     atomic_fetch_add_explicit(&to->rx_device, now.rx_device - told->rx_device, memory_order_relaxed);
@@ -83,7 +83,7 @@ static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *t
     *told = now;
 }
 
-/* Arguments for making a connection. All pointers must stay valid as long as the connection. */
+/* Arguments for making a connection. All pointers must stay valid as long as the connection exists. */
 struct hw_conn_args {
     const struct hw_tp_env *env;
     bool client;

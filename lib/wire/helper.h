@@ -3,7 +3,8 @@
  * The protocol between a client and hawserd. Requests and replies have one fixed size each. Each message is one packet
  * of a UNIX SOCK_SEQPACKET socket, and a client has one request in progress at a time. The descriptor that a request
  * needs (the dma-buf of a bind, the TCP socket of a steer) is passed with it by SCM_RIGHTS. Integers are little-endian,
- * and fields that a type does not use are zero; all other messages are rejected. docs/hawserd.md shows the layout.
+ * and fields that a type does not use are zero; messages that break these rules are rejected. docs/hawserd.md shows the
+ * layout.
  */
 #ifndef HW_WIRE_HELPER_H
 #define HW_WIRE_HELPER_H

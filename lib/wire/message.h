@@ -31,7 +31,7 @@ enum hw_control_kind {
     HW_CONTROL_STOPPED,    /* answers every STOP. a: landing */
     HW_CONTROL_NOTE,       /* delivers a notification, which is the payload */
     HW_CONTROL_UNNOTE,     /* cancels a notification. a: operation */
-    HW_CONTROL_REVOKED,    /* a region was revoked for which the peer has a handle. a: region */
+    HW_CONTROL_REVOKED,    /* a region for which the peer has a handle was revoked. a: region */
     HW_CONTROL_GRANT,      /* a receive was posted. a: landing of b + 1 bytes; b: capacity in bytes; c: queue */
     HW_CONTROL_WITHDRAW,   /* a receive was cancelled. a: landing or HW_MSG_NO_LANDING; c: queue */
     HW_CONTROL_EAGER, /* delivers a message, which is the payload. a: operation; b: see lib/message/queue.h; c: queue */

@@ -32,8 +32,8 @@ int hw_plugin_greet_size(const uint8_t head[HW_PLUGIN_HEAD])
     const unsigned version = hw_get16(head + 4), size = hw_get16(head + 6);
     if (hw_get32(head) != HW_PLUGIN_MAGIC)
         return hw_fail(-EPROTO, "the peer uses another transport: set knob transport to the same value on both sides");
-    /* Version 1 has the size of its longest message at this offset. The size is a multiple of V1_UNIT, so its low 16
-     * bits, which are read as the version here, are 0 or at least V1_UNIT. */
+    /* Version 1 has the size of its longest message at the offset of the version. The size is a multiple of V1_UNIT, so
+     * its low 16 bits, which are read as the version here, are 0 or at least V1_UNIT. */
     if (version < HW_PLUGIN_VERSION || version >= V1_UNIT)
         return hw_fail(-EPROTO,
                        "the peer's hawser is older: its plugin greeting has version 1, but this side's has version %d: "

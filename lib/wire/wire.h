@@ -107,7 +107,8 @@ struct hw_welcome {
     uint16_t via; /* PROBE: 1 + index of the server's SETUP entry that the probe reached, or 0 if none */
 };
 
-/* Decoders return 0 or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for another version. */
+/* The decoders of these messages return 0, or -EPROTO with the reason. hw_hello_decode() returns -EPROTONOSUPPORT for
+ * another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
 /* Checks the first 4 of n bytes of a connection. Returns 0 if a HELLO begins with them, or -EPROTO with a guess of the
@@ -148,7 +149,8 @@ const char *hw_refusal_text(unsigned refusal);
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */
-    uint16_t handle_index;     /* index of an entry of the server: this one, or the one for the client's rail */
+    uint16_t handle_index; /* index of an entry of the server: from the server, of this entry; from the client, of the
+                              entry that its rail leads to */
     uint16_t handle_len;
     uint8_t handle[HW_HANDLE_MAX]; /* from the server: address of the NIC; from the client: name of the server's NIC */
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hawser: verified transfers between the memory of two machines, host and GPU, over many TCP connections and NICs.
+"""hawser: verified transfers between the memory of two machines (host or GPU) over many TCP connections and NICs.
 
 Sizes and offsets are in bytes, times in seconds. Any thread may make any call, and each call releases the GIL while it
 is in the library. docs/python.md is an introduction; include/hawser.h specifies each operation."""

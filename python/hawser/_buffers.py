@@ -114,7 +114,7 @@ def find_dlpack(obj: Any) -> Span:
 
 def find_span(obj: Any) -> Span:
     """Returns the location of obj's bytes. Raises ArgumentError if the bytes are not contiguous or obj supports none of
-    the protocols, and UnsupportedError for memory of another kind of device."""
+    the protocols, and UnsupportedError for memory that is neither host nor CUDA memory."""
     if has_cuda_array(obj):
         return find_cuda_array(obj)
     try:

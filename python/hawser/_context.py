@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts, which have the peers, memory and completions of a program."""
+"""Contexts, which own the peers, memory and completions of a program."""
 from __future__ import annotations
 
 import atexit
@@ -69,7 +69,7 @@ class Context:
     with a level (0 for error to 3 for debug) and a line, and must not call hawser. knobs: values by name, such as
     `window=1 << 20`, which override the environment; hawser.knobs() lists the knobs.
 
-    Raises ArgumentError for an invalid key or knob, NoMemoryError or NoDescriptorsError. Close a context with close()
+    Raises ArgumentError (for an invalid key or knob), NoMemoryError or NoDescriptorsError. Close a context with close()
     or use it in a `with` statement."""
 
     def __init__(self, *, key: bytes | None = None, events: bool = False, caller_progress: bool = False,
@@ -143,7 +143,7 @@ class Context:
             return peer
 
     def _free_orphans(self, ended: bool = False) -> None:
-        """Frees the handles of ended operations without a Python object. If ended is true, all of them have ended."""
+        """Frees the handles of ended operations that have no Python object. If ended is true, all of them have ended."""
         token = object()
         self._waits.calls[token] = get_ident()
         try:
@@ -162,8 +162,8 @@ class Context:
 
     def listen(self, address: str | None = None, port: int = 0) -> int:
         """Listens on one TCP port and returns the port. Port 0 selects a free port. address: a numeric address, or None
-        for all addresses. Raises BusyError if the context already listens, AddressInUseError, AddressError or
-        ArgumentError."""
+        for all addresses. Raises BusyError (if the context already listens), AddressInUseError, AddressError
+        or ArgumentError."""
         bound = ffi.new("uint16_t *")
         if not 0 <= port < 65536:
             raise invalid(f"invalid port {port}; ports are 0 to 65535")
@@ -209,12 +209,12 @@ class Context:
                 peer_gpu: int | None = None, prefer: str = "") -> Peer:
         """Connects to a listening context. host: a name or a numeric address. timeout: seconds for the whole call.
 
-        nics, peer_nics: lists such as "eth1,eth2"; if empty, the knobs decide. prefer: those of the local NICs that
-        carry data while one of them works; if empty, all of them do. channels: data connections per pair of NICs; 0
+        nics, peer_nics: lists such as "eth1,eth2"; if empty, the knobs decide. prefer: the local NICs that carry data
+        as long as one of them works; if empty, all NICs carry data. channels: data connections per pair of NICs; 0
         means the knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu: the CUDA
-        devices of the connections' memory. Raises RefusedError, DeadlineError, UnreachableError, AccessError (for a
-        wrong key), NoKeyError, NoDeviceError, TooManyError, ProtocolError or another HawserError. Ctrl-C ends the wait; a
-        connection that is established later is then closed."""
+        devices, here and at the peer, whose memory the connections carry. Raises RefusedError, DeadlineError,
+        UnreachableError, AccessError (for a wrong key), NoKeyError, NoDeviceError, TooManyError, ProtocolError or
+        another HawserError. Ctrl-C ends the wait; a connection that is established later is then closed."""
         options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
             raise invalid(f"invalid port {port}; ports are 0 to 65535")
@@ -248,10 +248,10 @@ class Context:
         numpy), __cuda_array_interface__ (cupy, numba, torch) or DLPack (torch, jax). It may have any shape, but must be
         contiguous in C order.
 
-        The registration keeps obj alive until Memory.close() or the context's close(). The caller must wait for
-        pending GPU work on obj. Raises ArgumentError if obj is not contiguous, has no bytes or supports none of these
-        protocols, UnsupportedError for memory of another kind of device, and NoDeviceError for GPU memory without a
-        driver."""
+        The registration keeps obj alive until Memory.close() or the context's close(). It does not wait for pending GPU
+        work on obj; the caller must. Raises ArgumentError if obj is not contiguous, has no bytes or supports none of
+        these protocols, UnsupportedError for memory that is neither host nor CUDA memory, and NoDeviceError for GPU
+        memory without a driver."""
         with self._use() as handle:
             return self._add_memory(_memory.register(self, obj, handle))
 

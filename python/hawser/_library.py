@@ -69,7 +69,7 @@ def address_of(pointer: Any) -> int:
 
 
 def milliseconds(seconds: float) -> int:
-    """Returns whole milliseconds, rounded up and limited to the range of the library's int."""
+    """Returns whole milliseconds, rounded up and limited to the range of a C int."""
     if not seconds >= 0:
         raise invalid(f"invalid timeout of {seconds} s: it must be 0 or more")
     return 2**31 - 1 if seconds > 2e6 else math.ceil(seconds * 1000)

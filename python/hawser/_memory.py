@@ -78,7 +78,7 @@ class Memory:
     @property
     def view(self) -> memoryview:
         """The bytes of host memory from Context.alloc(), without a copy. The view remains valid after close(). Raises
-        ArgumentError for GPU memory and for registered objects except mmap, which the program can use directly."""
+        ArgumentError for GPU memory, and for registered objects other than mmap, which need no view."""
         if not isinstance(self._keep, tuple) or not isinstance(self._keep[-1], mmap.mmap):
             raise invalid("only host memory from alloc() has a view; for registered memory, use the registered object")
         return memoryview(self._keep[-1])
@@ -97,7 +97,8 @@ class Memory:
 
         peer: the only peer that may use the export, or None for any peer of the context that presents the remote key.
         Returns the 64-byte remote key for the other side's Region(). Raises BoundsError or ArgumentError if the range is
-        outside the memory, and ArgumentError if neither read nor write is set, or for write to read-only memory."""
+        outside the memory, and ArgumentError if neither read nor write is set, or if write is set for read-only
+        memory."""
         if write and self._readonly:
             raise invalid("a read-only object cannot be exported for writing")
         length = self.length - offset if length is None else length

@@ -96,8 +96,8 @@ class Notify(Request):
 
 
 class Scratch:
-    """Memory for the arguments of a call, which later calls reuse. The objects are in a pool and not one per thread,
-    because a signal handler may start an operation while its thread is starting another."""
+    """Memory for a call's arguments, reused by later calls. There is a pool and not one object per thread, because a
+    signal handler may start an operation while its thread is starting another."""
 
     __slots__ = ("room", "bytes", "vecs", "option_bytes", "options", "cell", "keep")
 
@@ -162,7 +162,7 @@ class Scratch:
         if notification is not None:
             pointer = ffi.from_buffer(notification)
             self.keep.append(pointer)
-            # An empty notification is still sent, but needs an address.
+            # An empty notification is also sent, but only if its address is not NULL.
             address, length = address_of(pointer) or address_of(self.cell), len(pointer)
         try:
             OPTIONS.pack_into(self.option_bytes, 0, OPTIONS.size, operation_ms(timeout), address, length, stream, tag, user)
@@ -232,8 +232,8 @@ class Operation:
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits up to timeout seconds or, if timeout is None, until the operation ends. Raises the operation's error if
-        it failed, and NotReadyError if it is still in flight. KeyboardInterrupt (Ctrl-C) ends only
-        the wait, and the program may wait again."""
+        it failed, and NotReadyError if it is still in flight. KeyboardInterrupt (Ctrl-C) ends only the wait, and the
+        program may wait again."""
         if self._rc > 0 and (timeout is not None or not self._wait_slice(SLICE_MS)):
             self._wait(timeout)
         if self._rc < 0:

@@ -131,7 +131,7 @@ class Peer:
 
         Returns a list with an Operation for each request, or None for a request with a `user` number, whose end is
         reported by a Completion. If the library cannot start a request, its error is raised, and the error's `started`
-        has the results of the requests before it, which continue."""
+        is the list for the requests before this one, whose operations continue."""
         batch = list(requests)
         context, scratch = self._context, take_scratch()
         cells = ffi.new("hawser_op *[]", len(batch))

@@ -11,8 +11,8 @@ from typing import Any
 class HawserError(OSError):
     """An error of libhawser. `errno` is the code. str() returns the library's error line.
 
-    `started`: if submit() raises the error because the library could not start a request, the results of the requests
-    before it."""
+    `started`: if submit() raises the error because the library could not start a request, the list that
+    submit() would have returned for the requests before it."""
 
     started: list[Any] | None = None
 

@@ -18,7 +18,8 @@ typedef unsigned int uint4 __attribute__((ext_vector_type(4)));
 #define THREADS 256u /* maximum threads in a block (lib/mem/kernels.h) */
 #define WARP    32u
 #define FEW     64u /* HW_FEW (lib/mem/kernels.h) */
-/* 16-byte vectors that each thread has in flight, and the same if each result is made from two loaded vectors. */
+/* Number of 16-byte vectors that each thread has in flight. SHIFT_BATCH applies if each result is made from two loaded
+ * vectors. */
 #define BATCH       8u
 #define SHIFT_BATCH 4u
 

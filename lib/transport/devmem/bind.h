@@ -40,7 +40,7 @@ struct dm_pool {
 
 struct dm_claim;
 
-/* Requests that data for sock, whose local end is on the NIC, is steered to memory of this GPU (-1 if not specified;
+/* Requests that data for sock, whose local end is on the NIC, be steered to memory of this GPU (-1 if not specified;
  * see knob devmem_memory). event, an eventfd, is signalled when the request is decided. Fails with a negative errno
  * such as -ENOMEM. */
 int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event, struct dm_claim **out);

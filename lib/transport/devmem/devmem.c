@@ -25,7 +25,7 @@ struct send {
 struct hw_conn {
     struct hw_conn_args args;
     char nic[HAWSER_NIC_NAME];
-    struct hw_conn *heads; /* connection for heads, of transport tcp; struct hw_conn has another type there */
+    struct hw_conn *heads; /* connection for heads, of transport tcp, which has its own definition of struct hw_conn */
     struct hw_conn *side;  /* connection of transport tcp for sending payload, or NULL if payload follows its head */
     int fd, side_fd;       /* descriptors of the two connections; side_fd is -1 if there is no second connection */
     struct dm_meet *meet;  /* the negotiation; NULL after its end */

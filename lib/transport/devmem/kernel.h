@@ -58,8 +58,8 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 int dm_give_back(int fd, const uint32_t *tokens, size_t n);
 
 /* Starts to send [offset, offset+len) of a bound dma-buf. Returns the number of bytes accepted, or a negative errno.
- * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Fails with
- * -EAGAIN also if dm_reap() must be called first. */
+ * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Also fails with
+ * -EAGAIN if dm_reap() must be called first. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
 /* Reads completions from the error queue and calls over() for each range of sends [first, last]. The successful calls

@@ -9,8 +9,8 @@
 #define WINDOW      ((size_t)64 << 20)
 #define WINDOWS_MAX 16u
 
-/* Releases bindings of memory that the application has freed or deregistered. Freed memory is not really free before
- * the release. */
+/* Releases bindings of memory that the application has freed or deregistered. Freed memory stays allocated until the
+ * release. */
 static void sources_sweep(struct dm_ctx *x)
 {
     for (unsigned i = 0; i < DM_SOURCES; i++) {
@@ -55,7 +55,7 @@ void dm_sources_run(struct dm_ctx *x)
                    "%s: %s memory is sent through the host: %s", n->name, space->name, hw_error());
         pthread_mutex_lock(&x->mu);
         n->no_sending |= rc == -EOPNOTSUPP;
-        if (s->state == WANTED) { /* the range was not dropped in the meantime because hawserd was lost */
+        if (s->state == WANTED) { /* false if the range was dropped in the meantime, when hawserd was lost */
             s->state = rc ? BAD : BOUND;
             if (rc == 0) {
                 s->binding = bound.id;

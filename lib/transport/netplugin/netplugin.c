@@ -293,7 +293,8 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
     return sum;
 }
 
-/* The slot keeps the bytes that were not counted, even if another source supplies them next. */
+/* Waits until the uncounted bytes are in their slot. The next write sends them from the slot, even if it passes them
+ * from other memory. */
 static int stop_reading(struct hw_conn *c)
 {
     return c->pending ? np_slots_settle(&c->np->slots) : 0;

@@ -5,7 +5,7 @@
  * the plugin supports this. A message in a slot is a header, zeros up to NP_ROOM bytes, and its payload. A message is
  * sent from a GPU slot if its payload is in that GPU's memory. A receive is posted in a GPU slot if the last payload
  * went to that GPU's memory, or if the connection's GPU was specified. Therefore neither side needs to know the kind of
- * memory of the other.
+ * the other side's memory.
  *
  * A header is copied to or from a GPU slot by a separate copy on the queue of the payload's copy. -EBUSY means that the
  * device has not finished, so the caller must try again soon. -ENXIO means that the device failed.

@@ -21,12 +21,12 @@
  * delay it (TCP_ATO_MIN in Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
-#define LOOK_MS   100u /* a connection that was not checked for longer counts as acknowledged now */
+#define LOOK_MS   100u /* a connection that was not checked for longer than this counts as acknowledged now */
 /* Time without an acknowledgement after which a connection is dead if the peer answers on other connections and a
  * retransmission was not answered either. */
 #define ALONE_MS 130u
 
-#if HW_ASAN || HW_TSAN /* their checks are in the C library's functions */
+#if HW_ASAN || HW_TSAN /* the sanitizers intercept only the C library's functions */
 ssize_t hw_sock_recv(int fd, void *to, size_t len)
 {
     return recv(fd, to, len, MSG_DONTWAIT);
@@ -148,7 +148,7 @@ static void want_user_timeout(int fd, uint64_t ms)
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
 }
 
-/* Returns the time in ms for which the peer's TCP has acknowledged no more of the data in flight. */
+/* Returns the time in ms for which data has been in flight and the peer's TCP has acknowledged nothing new. */
 static uint64_t watch_acks(struct hw_sock_watch *w, const struct tcp_info *ti)
 {
     uint64_t acked = ti->tcpi_bytes_acked + ti->tcpi_delivered, now = hw_now();
@@ -184,9 +184,9 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
         return 0;
     w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
     /* If bytes wait and none are in flight, the receiver's window is closed (the receiver may be stopped), or this
-     * side's own queue drops everything; the kernel sends probes. TCP_USER_TIMEOUT would end such a connection although
-     * every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended. Unanswered probes count
-     * instead: tcpi_probes is their number since the last answer. */
+     * side's own queue drops everything. The kernel then sends probes. TCP_USER_TIMEOUT would end such a connection
+     * although every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended. Unanswered probes
+     * count instead: tcpi_probes is their number since the last answer. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
     uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);

@@ -193,7 +193,7 @@ int hw_staging_ahead(struct hw_staging *s, const struct hw_piece *piece, uint32_
         uint64_t skip = HW_MIN(done, piece->len);
         done -= skip;
         int rc = skip < piece->len ? stage_bytes(s, piece->space, piece->ptr + skip, piece->len - skip) : 0;
-        if (rc < 0) /* a later piece may be on a failing device, which is reported when this piece is the first */
+        if (rc < 0) /* a later piece may be on a failing device, which is reported when that piece is the first */
             return rc == -EBUSY || !first || skip ? 0 : rc;
     }
     return 0;

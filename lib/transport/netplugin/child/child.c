@@ -120,8 +120,8 @@ int kid_result(enum np_call call, ncclResult_t rc)
 void kid_ring(struct kid_comm *c)
 {
     const uint64_t one = 1;
-    /* The parent sets `armed` by an exchange and then reads the counters again, so at least one side sees the change of
-     * the other. */
+    /* The parent sets `armed` by an exchange and then reads the counters again, so at least one side sees the other's
+     * change. */
     if (atomic_exchange(&c->ring->armed, 0))
         (void)!write(c->bell, &one, sizeof(one));
 }
@@ -446,7 +446,7 @@ static void move_descriptors(const struct np_child *c)
 
 void np_child_main(const struct np_child *c)
 {
-    static struct kid kid; /* static, because each process runs only one child */
+    static struct kid kid; /* may be static, because each process runs only one child */
     struct kid *k = &kid;
     struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
     sigset_t none;

@@ -15,7 +15,7 @@ static int start_child_request(struct kid *k, struct kid_comm *c, struct np_entr
     if (!mr || mr->comm != c || e->offset > mr->len || e->len > mr->len - e->offset)
         return hw_fail(-EINVAL, "request %llu: the memory is not within a registration of this connection",
                        (unsigned long long)c->started);
-    *req = NULL; /* NCCL passes a stale value or 0x1, so plugins cannot rely on NULL either */
+    *req = NULL; /* NCCL passes a stale value or 0x1, so no plugin can rely on the value */
     kid_enter(k, c->kind == KID_SEND ? NP_ISEND : NP_IRECV);
     if (c->kind == KID_SEND)
         rc = np_table_isend(&k->t, c->comm, mr->at + e->offset, e->len, e->tag, mr->mh, req);
@@ -75,7 +75,8 @@ static int test_oldest(struct kid *k, struct kid_comm *c, struct np_entry *e, bo
     return rc == 0 && *over ? record_test_result(k, c, e, size) : rc;
 }
 
-/* Returns 1 if the oldest request that test() has reported complete is in place, 0 if not yet, or -errno. */
+/* Returns 1 if the data of the oldest request that test() has reported complete is in place, 0 if not yet, or
+ * -errno. */
 static int test_child_delivery(struct kid *k, struct kid_comm *c)
 {
     void **req = &c->flush[c->done % NP_RING];

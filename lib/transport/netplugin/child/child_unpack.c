@@ -127,7 +127,7 @@ int kid_unpack(struct kid *k, struct kid_comm *c, struct np_entry *e)
     int rc = np_check_frags(c->meta->mem[slot], (uint32_t)n, e->len, mine, &e->size);
     if (rc < 0)
         return rc;
-    /* A plugin may copy receives into host memory itself. */
+    /* A plugin may itself copy the data into host memory, and then reports no fragments. */
     c->scatters |= n > 0;
     if (!c->scatters)
         return 0;

@@ -87,8 +87,8 @@ static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
         ;
     if (rc == 0 && info.si_pid == 0)
         return false;
-    /* The group may contain processes that the plugin left behind. The group's number is not reused until the child is
-     * reaped. */
+    /* The child's process group may contain processes that the plugin left behind. The number of the group is not
+     * reused until the child is reaped. */
     if (rc == 0)
         (void)kill(-h->pid, SIGKILL);
     while ((got = waitpid(h->pid, &status, WNOHANG)) < 0 && errno == EINTR)
@@ -311,7 +311,7 @@ static int send_message(struct np_host *h, const struct np_message *m, const int
 /* Returns the size of the reply in bytes, or 0 with hw_error() if the child is dead. Called with the lock held. */
 static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, struct np_reply *r)
 {
-    /* For any message, the loop may first have to finish another call. */
+    /* For any message, the child's loop may first have to finish another call. */
     const int ms = m->op == NP_OP_LOAD || m->op == NP_OP_INIT ? h->o.open_ms
                    : m->op == NP_OP_QUIT                      ? CLOSE_MS
                                                               : patience_ms(h, NP_LISTEN);

@@ -51,7 +51,7 @@ struct np_options {
     int unpack;                  /* enum hw_gather_way: method for reordering scattered GPU memory */
     bool one_thread; /* make only one plugin call at a time, unless the quirk has setup_threads; a connect or accept
                         that sleeps then blocks all connections */
-    bool again;      /* another process of a plugin for which the environment was already reported */
+    bool again;      /* another process of a plugin whose environment was already reported */
     bool any_env;    /* log problems found by np_check_env(), but still start the plugin */
     bool list;       /* the caller handles scattered receives with np_fragments() and np_consumed() */
 };
@@ -133,7 +133,7 @@ int np_connect(struct np_host *h, unsigned dev, int gpu, const uint8_t handle[NP
 int np_accept(struct np_listener *l, uint64_t deadline, int event, struct np_comm **out);
 /* Returns 0 once the connection is established, -EAGAIN until then, or the error. */
 int np_established(struct np_comm *c);
-/* Closes the connection and drops its posted requests. After the return, the plugin no longer accesses their memory. */
+/* Closes the connection and drops its posted requests. Afterwards the plugin no longer accesses their memory. */
 int np_comm_close(struct np_comm *c);
 
 /* np_event() returns the eventfd, for poll or epoll. If np_arm() returns -EAGAIN, the eventfd is signalled once when

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private definitions of the parent. host_open.c starts the child, host.c checks the child and exchanges messages with
- * it, comm.c has connections and requests, and host_mem.c has memory. */
+ * it, comm.c handles connections and requests, and host_mem.c handles memory. */
 #ifndef HW_NETPLUGIN_HOST_INNER_H
 #define HW_NETPLUGIN_HOST_INNER_H
 
