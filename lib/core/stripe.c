@@ -96,17 +96,12 @@ static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64
     return HW_MAX(least, HW_MIN(most, even - s->path_in_flight));
 }
 
-static bool is_fast(const struct hw_stripe *s)
-{
-    return s->rate && hw_stripe_is_fast(s->rate, s->best_rate);
-}
-
 /* Returns this rail's share in [least, most], or 0. */
 static uint64_t get_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (s->rails <= 1)
         return most;
-    if (is_fast(s))
+    if (s->rate && hw_stripe_is_fast(s->rate, s->best_rate))
         return get_even_share(s, least, most);
     if (s->rate == 0) /* measure the rate with a small share */
         return s->in_flight < 2 * s->min_chunk ? least : 0;
@@ -126,7 +121,7 @@ uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsign
 
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
 {
-    const bool whole = is_fast(s) && s->left <= 2 * s->min_chunk;
+    const bool whole = s->rate && hw_stripe_is_like(s->rate, s->best_rate) && s->left <= 2 * s->min_chunk;
     const uint64_t least = whole ? s->left : HW_MIN(s->min_chunk, s->left);
     if (budget < least || budget == 0) /* waiting for the space of one chunk is better than sending many small chunks */
         return 0;

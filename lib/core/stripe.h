@@ -59,9 +59,9 @@ uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsign
 
 /* Returns the number of bytes that the rail may take now as one chunk, up to budget, left and max_chunk, or 0. Neither
  * the chunk nor the rest is smaller than half of min_chunk, unless fewer bytes were left before. A payload of a few
- * bytes costs as much as a larger payload, and is sent with its head and not by the transport's own method. A fast rail
- * takes the last 2 * min_chunk bytes of an operation together or not at all, so that a NIC that fails delays fewer
- * operations. */
+ * bytes costs as much as a larger payload, and is sent with its head and not by the transport's own method. A rail that
+ * is not much slower than the best one takes the last 2 * min_chunk bytes of an operation together or not at all, so
+ * that a NIC that fails delays fewer operations. */
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget);
 
 #endif

@@ -276,9 +276,16 @@ int main(void)
     is_int(hw_stripe_take(&beside, 1 << 20), 0, "nor does it take a part of the last two chunks of an operation");
     beside.path_in_flight = beside.all_in_flight / 2;
     beside.like_in_flight = beside.all_in_flight;
-    is_int(hw_stripe_take(&beside, 64 << 10), 0, "a fast rail waits until it has room for both");
+    is_int(hw_stripe_take(&beside, 64 << 10), 0, "a rail waits until it has room for both");
     is_int(hw_stripe_take(&beside, 1 << 20), 128 << 10, "and takes both, even if this is more than its even share");
     beside.best_rate = 4 * beside.rate;
+    beside.all_rates = 5 * beside.rate;
+    beside.path_in_flight = 100;
+    beside.like_in_flight = beside.all_in_flight;
+    is_int(hw_stripe_take(&beside, 64 << 10), 0, "so does a rail with a quarter of the best rate");
+    beside.best_rate = 16 * beside.rate;
+    is_int(hw_stripe_take(&beside, 64 << 10), 64 << 10, "a rail with a sixteenth takes one of them");
+    beside.path_in_flight = 8 << 20;
     is_int(hw_stripe_take(&beside, 1 << 20), 0, "a slow rail that would finish late takes neither");
     beside.rate = 0;
     beside.in_flight = 0;
