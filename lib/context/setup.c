@@ -160,7 +160,7 @@ static unsigned choose_first(struct hawser *h, const uint64_t *mbps, unsigned pa
 static void finish_ways(struct hawser_peer *p)
 {
     for (unsigned i = 0; i < p->n_ways; i++)
-        p->peer.pace[i].path = p->way[i].pair;
+        hw_peer_pair(&p->peer, i, p->way[i].pair);
     hw_peer_share_path(p);
     for (unsigned i = 0; i < p->n_ways && p->h->tp->expect; i++)
         p->h->tp->expect(&p->h->env, p->way[i].nic);

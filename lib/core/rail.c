@@ -102,6 +102,24 @@ void hw_rail_ask(struct hw_rail *r)
     hw_loop_post(r->loop, &r->work);
 }
 
+bool hw_rail_distrust(struct hw_rail *r, uint64_t since)
+{
+    uint64_t quiet = atomic_load(&r->quiet);
+    if (atomic_load(&r->heard) >= since)
+        return false;
+    while (quiet < since && !atomic_compare_exchange_weak(&r->quiet, &quiet, since))
+        ;
+    hw_rail_ask(r);
+    return true;
+}
+
+bool hw_rail_is_sound(const struct hw_rail *r)
+{
+    return !atomic_load_explicit(&r->suspect, memory_order_relaxed) &&
+           atomic_load_explicit(&r->heard, memory_order_relaxed) >=
+               atomic_load_explicit(&r->quiet, memory_order_relaxed);
+}
+
 /* ---- time of the peer's last sign of life ----------------------------------------------------------- */
 
 static uint64_t get_heard(const struct hw_rail *r)
@@ -176,7 +194,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
         rl->since = rl->began = r->loop->now;
     if (express && (fill_confirm(r, out) || fill_sign(r, out)))
         return true;
-    while (budget && !atomic_load_explicit(&r->suspect, memory_order_relaxed)) {
+    while (budget && hw_rail_is_sound(r)) {
         p = express ? take_parcel(&r->small) : NULL;
         if (!p && (!express || r->links == 1))
             p = take_parcel(&r->bulk);
@@ -474,8 +492,11 @@ static void work_rail(struct hw_task *t)
         return;
     }
     empty_inbox(r);
-    if (atomic_load_explicit(&r->asked, memory_order_relaxed))
-        r->ping_due |= atomic_exchange(&r->asked, false);
+    if (atomic_load_explicit(&r->asked, memory_order_relaxed) && atomic_exchange(&r->asked, false)) {
+        r->ping_due = true;
+        if (!hw_rail_is_sound(r))
+            give_back_queues(r);
+    }
     for (unsigned i = 0; i < r->links && r->state == HW_RAIL_UP; i++) {
         struct rail_link *rl = &r->link[i];
         note_released(r, rl);

@@ -164,10 +164,14 @@ struct hw_rail {
     /* Time of the peer's last byte, or of progress on a full connection, which shows that the peer's kernel has
      * acknowledged data. In ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
-    bool spared;           /* rails that are down can be started (ops.doubted); set before the rail starts */
-    atomic_bool suspect;   /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
-    atomic_bool asked;     /* set by hw_rail_ask() */
-    struct hw_timer watch; /* separates the flags below from the atomics above, which other threads write */
+    bool spared;         /* rails that are down can be started (ops.doubted); set before the rail starts */
+    atomic_bool suspect; /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
+    /* Set by hw_rail_distrust(), by any thread: the rail gets no new data until it hears the peer at this time or
+     * later.
+     */
+    _Atomic uint64_t quiet;
+    atomic_bool asked;         /* set by hw_rail_ask() */
+    struct hw_timer watch;     /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool dry;                  /* nothing was left to cut when an idle link last asked */
     bool confirm_due; /* the next confirmation is sent even if it covers only frames that the peer does not wait for */
@@ -231,6 +235,12 @@ void hw_rail_wake(struct hw_rail *r);
 void hw_rail_ready(struct hw_rail *r, unsigned link);
 /* Asks the peer to answer on this rail, if the rail is up. May be called from any thread. */
 void hw_rail_ask(struct hw_rail *r);
+/* Gives this rail no new data until it has heard the peer at the time `since` or later, because another rail of the
+ * same pair of NICs, which last heard the peer then, is suspect. Asks the peer to answer. Returns false and does
+ * nothing if the rail has heard the peer since then. May be called from any thread. */
+bool hw_rail_distrust(struct hw_rail *r, uint64_t since);
+/* Returns true if the rail, which must be up, is neither suspect nor distrusted. May be called from any thread. */
+bool hw_rail_is_sound(const struct hw_rail *r);
 /* Reads available data of this link at once. Returns true if there was data or the connection failed; the rail does the
  * remaining work in its own tasks. */
 bool hw_rail_look(struct hw_rail *r, unsigned link);

@@ -28,7 +28,12 @@ void hw_session_spare(struct hw_session *s)
 
 bool hw_session_is_sound(const struct hw_session *s, unsigned i)
 {
-    return atomic_load(&s->rail[i].live) && !atomic_load(&s->rail[i].rail.suspect);
+    return atomic_load(&s->rail[i].live) && hw_rail_is_sound(&s->rail[i].rail);
+}
+
+void hw_session_pair(struct hw_session *s, unsigned i, unsigned pair)
+{
+    s->rail[i].pair = pair;
 }
 
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p)
@@ -204,8 +209,16 @@ static bool was_heard_elsewhere(void *up, struct hw_rail *r, uint64_t since, boo
 static void note_suspected(void *up, struct hw_rail *r)
 {
     struct session_rail *sr = up;
-    (void)r;
-    sr->session->ops->suspected(sr->session->up, sr->index);
+    struct hw_session *s = sr->session;
+    const uint64_t heard = atomic_load(&r->heard);
+    s->ops->suspected(s->up, sr->index);
+    /* Idle rails of the same NICs notice nothing themselves until they have data in flight, which would be lost too. */
+    for (unsigned i = 0; i < s->rails; i++) {
+        struct session_rail *other = &s->rail[i];
+        if (other != sr && other->pair == sr->pair && atomic_load(&other->live) &&
+            hw_rail_distrust(&other->rail, heard))
+            s->ops->suspected(s->up, i);
+    }
 }
 
 static void note_doubted(void *up, struct hw_rail *r)
@@ -328,9 +341,20 @@ static struct session_rail *choose_rail(struct hw_session *s)
     return suspect;
 }
 
+/* Returns the sound rail that heard the peer last. If no rail is sound, returns a suspect rail, or NULL if no rail is
+ * up. */
+static struct session_rail *choose_heard_rail(struct hw_session *s)
+{
+    struct session_rail *best = choose_rail(s);
+    for (unsigned i = 0; i < s->rails; i++)
+        if (hw_session_is_sound(s, i) && atomic_load(&s->rail[i].rail.heard) > atomic_load(&best->rail.heard))
+            best = &s->rail[i];
+    return best;
+}
+
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
-    struct session_rail *sr = s->dead ? NULL : choose_rail(s);
+    struct session_rail *sr = s->dead ? NULL : p->session ? choose_heard_rail(s) : choose_rail(s);
     if (sr) {
         hw_rail_send(&sr->rail, p);
     } else if (!s->dead) {
@@ -542,7 +566,7 @@ int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, str
     for (unsigned i = 0; i < n; i++) {
         struct session_rail *sr = &s->rail[i];
         sr->session = s;
-        sr->index = i;
+        sr->index = sr->pair = i;
         sr->act.run = act_on_order;
         sr->report.run = take_report;
         sr->let_go.run = let_go_by_rail;

@@ -36,7 +36,8 @@ struct hw_session_ops {
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
-    /* Called on the rail's loop when other rails must take the work that this rail does not do. */
+    /* Called when other rails must take the work that this rail does not do, on its loop or that of a rail of the same
+     * pair of NICs. */
     void (*suspected)(void *up, unsigned rail);
     /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears the
      * peer. */
@@ -74,6 +75,7 @@ struct session_rail {
     struct hw_rail rail;
     struct hw_session *session;
     unsigned index;
+    unsigned pair;    /* see hw_session_pair() */
     atomic_bool live; /* the rail accepts parcels; set by the home loop */
 
     /* used by the home loop */
@@ -156,6 +158,11 @@ bool hw_session_is_gone(const struct hw_session *s);
  * Must be called before any rail starts. */
 void hw_session_spare(struct hw_session *s);
 
+/* Declares that rail i uses this pair of NICs, by any number for the pair. If one rail of a pair is suspect, the
+ * session does not give new data to the others until they hear the peer. Without this call, no other rail uses the
+ * pair. Must be called before any rail starts. */
+void hw_session_pair(struct hw_session *s, unsigned i, unsigned pair);
+
 /* Passes a parcel to rail i if it is sound, or else to the home loop, which chooses a rail. May be called from any
  * thread. */
 void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
@@ -163,8 +170,8 @@ void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
  * this memory. Before this call, fill(), place() and more() must stop returning this memory. May be called from any
  * thread. */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
-/* Returns true if rail i is up and not suspect, so that it will probably deliver soon. May be called from any thread.
- */
+/* Returns true if rail i is up, and neither it nor its pair of NICs is suspect, so that it will probably deliver soon.
+ * May be called from any thread. */
 bool hw_session_is_sound(const struct hw_session *s, unsigned i);
 /* Tells rail i, or the next sound rail if rail i is not sound, that there may be new parcels to cut. Does nothing if no
  * rail is sound. May be called from any thread. */

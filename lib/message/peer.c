@@ -31,6 +31,12 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
     return 0;
 }
 
+void hw_peer_pair(struct hw_peer *p, unsigned i, unsigned pair)
+{
+    p->pace[i].path = pair;
+    hw_session_pair(&p->session, i, pair);
+}
+
 void hw_peer_die(struct hw_peer *p, int why)
 {
     pthread_mutex_lock(&p->lock);

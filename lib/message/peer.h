@@ -337,6 +337,8 @@ struct hw_peer {
 int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
+/* Declares that rail i uses this pair of NICs, by any number for the pair. Must be called before any rail starts. */
+void hw_peer_pair(struct hw_peer *p, unsigned i, unsigned pair);
 /* Ends the peer. All operations end, unfinished operations with this error. Called on the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
 /* Cancels the operations that read this side's memory. Called before the peer dies, so that memory sent by reference is
