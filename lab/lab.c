@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -509,6 +510,22 @@ int hw_lab_info(const char *name, struct hw_lab_info *out)
     return rc;
 }
 
+/* Returns true if the folder has no file for a node of the lab before this node; the switch comes after all nodes. A
+ * lab is counted at this file, and so only once, even if its name does not fit into the caller's array. */
+static bool is_first_namespace(int dir, const char *lab, const char *node)
+{
+    unsigned k;
+    if (!lab_parse_node(node, &k))
+        k = HW_LAB_MAX_NODES;
+    for (unsigned i = 0; i < k; i++) {
+        char ns[64];
+        lab_ns_name(lab, i, ns, sizeof(ns));
+        if (faccessat(dir, ns, F_OK, 0) == 0)
+            return false;
+    }
+    return true;
+}
+
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap)
 {
     size_t n = 0;
@@ -517,12 +534,7 @@ int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap)
     while (d && (e = readdir(d)) != NULL) {
         char lab[HW_LAB_NAME_MAX + 1];
         const char *node;
-        if (!split_lab_ns_name(e->d_name, lab, &node))
-            continue;
-        bool known = false;
-        for (size_t i = 0; i < HW_MIN(n, cap); i++)
-            known = known || strcmp(out[i], lab) == 0;
-        if (known)
+        if (!split_lab_ns_name(e->d_name, lab, &node) || !is_first_namespace(dirfd(d), lab, node))
             continue;
         if (n < cap)
             memcpy(out[n], lab, sizeof(lab));

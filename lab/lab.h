@@ -128,8 +128,8 @@ struct hw_lab_info {
 /* Reads the current state of a lab from the kernel. The struct has about 150 KB, so allocate it on the heap. Fails with
  * -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
-/* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs, or
- * any number above cap if there are more than cap. */
+/* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
+ * which may be above cap. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

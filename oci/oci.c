@@ -73,25 +73,33 @@ void sbx_settings_free(struct sbx_settings *s)
     *s = (struct sbx_settings){0};
 }
 
+static bool is_set_to(const char *value, const char *what)
+{
+    return value && strcmp(value, what) == 0;
+}
+
 int sbx_settings_ask(const struct sbx_settings *s)
 {
+    const char *sysfs = s->value[SBX_KEY_SYSFS];
     bool offers = s->value[SBX_KEY_OFFER], gives = s->value[SBX_KEY_NICS];
     if (offers && gives)
         return hw_fail(-EINVAL,
                        "nics= and offer= cannot be combined, because both determine which NICs a container gets");
-    if (!offers && !gives && s->only && strcmp(s->only, "none") != 0)
+    if (!offers && !gives && s->only && !is_set_to(s->only, "none"))
         return hw_fail(-EPERM,
                        "the annotation hawser.nics requests '%.64s', but the hook's arguments offer no NIC: add "
                        "offer=NIC[,..] or offer=all to them",
                        s->only);
     if (offers)
         return s->only != NULL;
-    return gives || s->value[SBX_KEY_SYSFS];
+    /* with nics=none, the plan refuses an annotation that requests NICs */
+    bool none = is_set_to(s->value[SBX_KEY_NICS], "none") && (!s->only || is_set_to(s->only, "none"));
+    return (gives && !none) || (sysfs && !is_set_to(sysfs, "no"));
 }
 
 bool sbx_settings_yes(const struct sbx_settings *s, enum sbx_key key)
 {
-    return s->value[key] && strcmp(s->value[key], "yes") == 0;
+    return is_set_to(s->value[key], "yes");
 }
 
 struct sbx_want sbx_settings_want(const struct sbx_settings *s)

@@ -86,6 +86,19 @@ static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
     return rc;
 }
 
+/* Logs a change of the settings. If the driver has reported that header split is on, the change may be that of
+ * hds-thresh alone, or only make the setting explicit. */
+static void log_split_change(const struct hd_state *s, const struct hd_nic *nic, const struct hd_split *was,
+                             const struct hd_split *on)
+{
+    if (was->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: header split configured to stay on%s", nic->name,
+               on->has_thresh ? ", for packets of any length (hds-thresh 0)" : "");
+    else
+        hw_log(s->log, HAWSER_LOG_INFO, "%s: header split turned on%s", nic->name,
+               on->buf_len ? ", with receive buffers of a page each (rx-buf-len)" : "");
+}
+
 int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *link)
 {
     struct hd_split now;
@@ -114,8 +127,7 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
         return rc;
     rc = send_split(s, nic, &on, &changed);
     if (rc == 0 && changed)
-        hw_log(s->log, HAWSER_LOG_INFO, "%s: header split turned on%s", nic->name,
-               on.buf_len ? ", with receive buffers of a page each (rx-buf-len)" : "");
+        log_split_change(s, nic, &now, &on);
     if (rc || changed || !first)
         return rc;
     /* Header split was already configured by another program, which must undo it. If hawserd set it to automatic, the

@@ -10,16 +10,16 @@ from ._operation import Notify, Operation, Read, Recv, Request, Send, Vec, Write
 from ._paths import nccl_plugin_path, nixl_plugin_dir
 from ._peer import Peer
 from .errors import (AccessError, AddressError, AddressInUseError, ArgumentError, BoundsError, BusyError, CanceledError,
-                     ClosedError, DeadlineError, DeviceFailedError, ForkedError, HawserError, MessageSizeError,
-                     NoDescriptorsError, NoDeviceError, NoKeyError, NoMemoryError, NotReadyError, PeerClosedError,
-                     PeerDiedError, ProtocolError, RefusedError, StaleRegionError, TooManyError, UnreachableError,
-                     UnsupportedError)
+                     ClosedError, DeadlineError, DeviceFailedError, ForkedError, HawserError, IncompatibleError,
+                     MessageSizeError, NoDescriptorsError, NoDeviceError, NoKeyError, NoMemoryError, NotReadyError,
+                     PeerClosedError, PeerDiedError, ProtocolError, RefusedError, StaleRegionError, TooManyError,
+                     UnreachableError, UnsupportedError)
 
 __all__ = [
     "AccessError", "AddressError", "AddressInUseError", "ArgumentError", "BoundsError", "BusyError", "CanceledError",
     "ClosedError", "Completion", "Context", "DeadlineError", "DeviceFailedError", "Event", "ForkedError", "HawserError",
-    "Memory", "MessageSizeError", "NoDescriptorsError", "NoDeviceError", "NoKeyError", "NoMemoryError", "NotReadyError",
-    "Notify", "Operation", "Peer", "PeerClosedError", "PeerDiedError", "ProtocolError", "Read", "Recv", "RefusedError",
-    "Region", "Request", "Send", "StaleRegionError", "TooManyError", "UnreachableError", "UnsupportedError", "Vec",
-    "Write", "knobs", "nccl_plugin_path", "nixl_plugin_dir", "version",
+    "IncompatibleError", "Memory", "MessageSizeError", "NoDescriptorsError", "NoDeviceError", "NoKeyError",
+    "NoMemoryError", "NotReadyError", "Notify", "Operation", "Peer", "PeerClosedError", "PeerDiedError",
+    "ProtocolError", "Read", "Recv", "RefusedError", "Region", "Request", "Send", "StaleRegionError", "TooManyError",
+    "UnreachableError", "UnsupportedError", "Vec", "Write", "knobs", "nccl_plugin_path", "nixl_plugin_dir", "version",
 ]

@@ -213,8 +213,9 @@ class Context:
         as long as one of them works; if empty, all NICs carry data. channels: data connections per pair of NICs; 0
         means the knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu: the CUDA
         devices, here and at the peer, whose memory the connections carry. Raises RefusedError, DeadlineError,
-        UnreachableError, AccessError (for a wrong key), NoKeyError, NoDeviceError, TooManyError, ProtocolError or
-        another HawserError. Ctrl-C ends the wait; a connection that is established later is then closed."""
+        UnreachableError, AccessError (for a wrong key), NoKeyError, NoDeviceError, TooManyError, ProtocolError,
+        IncompatibleError or another HawserError. Ctrl-C ends the wait; a connection that is established later is then
+        closed."""
         options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
             raise invalid(f"invalid port {port}; ports are 0 to 65535")

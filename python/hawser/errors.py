@@ -40,6 +40,10 @@ class ProtocolError(HawserError):
     """EPROTO: the peer has violated the protocol."""
 
 
+class IncompatibleError(HawserError):
+    """EPROTONOSUPPORT: the two sides use different transports, or have no common version of the session protocol."""
+
+
 class AccessError(HawserError, PermissionError):
     """EACCES: the key is wrong, or a region's rights do not permit the operation."""
 
@@ -122,13 +126,14 @@ class ForkedError(ClosedError):
 
 _CLASSES: dict[int, type[HawserError]] = {
     codes.EAGAIN: NotReadyError, codes.ETIMEDOUT: DeadlineError, codes.ECONNRESET: PeerDiedError,
-    codes.ESHUTDOWN: PeerClosedError, codes.EPROTO: ProtocolError, codes.EACCES: AccessError,
-    codes.EFAULT: BoundsError, codes.ESTALE: StaleRegionError, codes.EMSGSIZE: MessageSizeError,
-    codes.ECANCELED: CanceledError, codes.EINVAL: ArgumentError, codes.ENOMEM: NoMemoryError,
-    codes.EMFILE: NoDescriptorsError, codes.EBUSY: BusyError, codes.EADDRINUSE: AddressInUseError,
-    codes.EADDRNOTAVAIL: AddressError, codes.ECONNREFUSED: RefusedError, codes.EHOSTUNREACH: UnreachableError,
-    codes.EPERM: NoKeyError, codes.ENODEV: NoDeviceError, codes.E2BIG: TooManyError,
-    codes.EOPNOTSUPP: UnsupportedError, codes.EIO: DeviceFailedError, codes.EBADF: ClosedError,
+    codes.ESHUTDOWN: PeerClosedError, codes.EPROTO: ProtocolError, codes.EPROTONOSUPPORT: IncompatibleError,
+    codes.EACCES: AccessError, codes.EFAULT: BoundsError, codes.ESTALE: StaleRegionError,
+    codes.EMSGSIZE: MessageSizeError, codes.ECANCELED: CanceledError, codes.EINVAL: ArgumentError,
+    codes.ENOMEM: NoMemoryError, codes.EMFILE: NoDescriptorsError, codes.EBUSY: BusyError,
+    codes.EADDRINUSE: AddressInUseError, codes.EADDRNOTAVAIL: AddressError, codes.ECONNREFUSED: RefusedError,
+    codes.EHOSTUNREACH: UnreachableError, codes.EPERM: NoKeyError, codes.ENODEV: NoDeviceError,
+    codes.E2BIG: TooManyError, codes.EOPNOTSUPP: UnsupportedError, codes.EIO: DeviceFailedError,
+    codes.EBADF: ClosedError,
 }
 
 

@@ -320,6 +320,52 @@ static void drivers(void)
     hd_state_free(&s);
 }
 
+static char logged[400];
+
+static void log_line(void *arg, int level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    size_t at = strlen(logged);
+    snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
+}
+
+/* Tests the lines about changes of header split: what was already on is not turned on. */
+static void lines(void)
+{
+    static const struct {
+        enum fake_like like;
+        unsigned mtu;
+        uint8_t config;
+        uint32_t thresh;
+        const char *want;
+    } t[] = {
+        {LIKE_PLAIN, 1500, ETHTOOL_TCP_DATA_SPLIT_DISABLED, 0, "eth1: header split turned on\n"},
+        {LIKE_PLAIN, 1500, ETHTOOL_TCP_DATA_SPLIT_DISABLED, 100, "eth1: header split turned on\n"},
+        {LIKE_GVE, 8244, ETHTOOL_TCP_DATA_SPLIT_UNKNOWN, 0,
+         "eth1: header split turned on, with receive buffers of a page"},
+        {LIKE_PLAIN, 1500, ETHTOOL_TCP_DATA_SPLIT_ENABLED, 100,
+         "eth1: header split configured to stay on, for packets of any"},
+        {LIKE_FBNIC, 1500, ETHTOOL_TCP_DATA_SPLIT_UNKNOWN, 0, "eth1: header split configured to stay on\n"},
+        {LIKE_PLAIN, 1500, ETHTOOL_TCP_DATA_SPLIT_ENABLED, 0, ""},
+    };
+    struct hw_logger log = {.fn = log_line, .level = HAWSER_LOG_INFO};
+    for (size_t i = 0; i < HW_ARRAY_LEN(t); i++) {
+        struct hd_state s;
+        struct hw_helper_reply a;
+        struct fake_driver *d = fresh(t[i].like, t[i].mtu);
+        d->config = t[i].config;
+        d->thresh = t[i].thresh;
+        hd_state_init(&s, &K, &log, NULL);
+        *logged = 0;
+        is_int(bind_rx(&s, 1, 0, &a), 0, say("%s: a queue is bound", like_names[t[i].like]));
+        ok(*t[i].want ? strstr(logged, t[i].want) != NULL : !strstr(logged, "header split"), "%s: logged: %.*s",
+           like_names[t[i].like], (int)strcspn(logged, "\n"), logged);
+        hd_drop(&s, &me);
+        hd_state_free(&s);
+    }
+}
+
 int main(void)
 {
     F = fake_new();
@@ -327,5 +373,6 @@ int main(void)
     lists();
     bindings();
     drivers();
+    lines();
     return tap_done();
 }

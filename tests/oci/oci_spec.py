@@ -159,7 +159,7 @@ def cdi(t, node, tmp):
     ok(r.returncode == 1, "nothing to give is an error", r)
 
 
-def hook(program):
+def hook(program, tmp):
     def call(text, *argv):
         return subprocess.run([program, "oci-hook", *argv], input=text, capture_output=True, text=True, timeout=60)
 
@@ -171,6 +171,15 @@ def hook(program):
     for argv in (("nosuch",), ("createRuntime", "nics"), ("createRuntime", "nic=a"), ("createRuntime", "force=perhaps"),
                  ("createRuntime", "sysfs=relative")):
         ok(call("", *argv).returncode in (1, 2), f"oci-hook {' '.join(argv)}: refused")
+    # a hook that has something to do needs the process, which this state lacks
+    (tmp / "idle").mkdir()
+    (tmp / "idle/config.json").write_text('{"ociVersion":"1.0"}')
+    state = json.dumps({"ociVersion": "1.0", "id": "x", "bundle": str(tmp / "idle")})
+    for argv, idle in (((), True), (("sysfs=no",), True), (("nics=none",), True), (("nics=none", "sysfs=no"), True), (("offer=all",), True),
+                       (("sysfs=yes",), False), (("sysfs=/x",), False), (("nics=none", "sysfs=yes"), False), (("nics=rdma0",), False)):
+        r = call(state, "createRuntime", *argv)
+        ok(r.returncode == (0 if idle else 1) and ("has no pid" in r.stderr) != idle,
+           f"oci-hook {' '.join(argv) or 'without arguments'}: {'nothing' if idle else 'something'} to do", r)
 
 
 def main(program):
@@ -184,7 +193,7 @@ def main(program):
         warned(b)
         refused(b)
         cdi(t, node, tmp)
-        hook(program)
+        hook(program, tmp)
     return done()
 
 

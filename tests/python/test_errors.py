@@ -2,12 +2,13 @@
 """Tests wrong use and failures: each raises its exception with the library's message, and the context continues to
 work."""
 import errno
+import re
 import socket
 
 import pytest
 
 import hawser
-from conftest import LIMIT, connect, start_python, take_notification, wait_until
+from conftest import LIMIT, ROOT, connect, start_python, take_notification, wait_until
 from hawser import Region, Vec
 
 
@@ -16,8 +17,10 @@ def test_every_code_of_the_header_has_a_class():
              errno.ECONNRESET: hawser.PeerDiedError, errno.ESHUTDOWN: hawser.PeerClosedError,
              errno.EPROTO: hawser.ProtocolError, errno.EACCES: hawser.AccessError, errno.EFAULT: hawser.BoundsError,
              errno.ESTALE: hawser.StaleRegionError, errno.EMSGSIZE: hawser.MessageSizeError,
-             errno.ECANCELED: hawser.CanceledError}
+             errno.ECANCELED: hawser.CanceledError, errno.EPROTONOSUPPORT: hawser.IncompatibleError}
     from hawser.errors import make_error
+    for name in set(re.findall(r"-(E[A-Z0-9]+)\b", (ROOT / "include/hawser.h").read_text())):
+        assert type(make_error(-getattr(errno, name), "")) is not hawser.HawserError, name
     for code, kind in named.items():
         error = make_error(-code, "what happened")
         assert type(error) is kind and isinstance(error, (OSError, hawser.HawserError))

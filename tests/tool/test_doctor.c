@@ -235,7 +235,7 @@ static void nics(void)
     snprintf(n->driver, sizeof n->driver, "gve");
     check("nic.devmem", DR_WARN, "not in 6.12.95-test");
     snprintf(m.release, sizeof m.release, "6.18.1");
-    check("nic.devmem", DR_WARN, "this is 6.18.1");
+    check("nic.devmem", DR_WARN, "this node runs 6.18.1");
     snprintf(m.release, sizeof m.release, "7.3.4");
     check("nic.devmem", DR_PASS, "receive and send");
     snprintf(n->driver, sizeof n->driver, "bnge");

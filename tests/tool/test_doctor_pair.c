@@ -57,6 +57,24 @@ static void tcpx(void)
     check("tcpx.path", DR_WARN, "not in LD_LIBRARY_PATH");
     env[0] = "LD_LIBRARY_PATH=/usr/lib:/usr/local/tcpx/lib64";
     check("tcpx.path", DR_PASS, plugin);
+    put_plugin("opt/net/plugin.so", "ncclNetPlugin_v8", EM_X86_64);
+    put_plugin("opt/net/libnccl-net-tcpx.so", "ncclNetPlugin_v8", EM_X86_64);
+    env[0] = "NCCL_NET_PLUGIN=/opt/net/plugin.so";
+    check("tcpx.plugin", DR_PASS, "/opt/net/plugin.so exports ncclNetPlugin_v8");
+    check("tcpx.path", DR_PASS, "/opt/net/plugin.so");
+    env[0] = "NCCL_NET_PLUGIN=/opt/net/libnccl-net-tcpx.so"; /* and not the file of this name where TCPX installs it */
+    check("tcpx.plugin", DR_PASS, "/opt/net/libnccl-net-tcpx.so exports ncclNetPlugin_v8");
+    env[0] = "NCCL_NET_PLUGIN=/usr/local/tcpx/lib64/libnccl-net-tcpx.so";
+    check("tcpx.path", DR_PASS, plugin);
+    env[0] = "NCCL_NET_PLUGIN=nosuch,/opt/net/plugin.so";
+    check("tcpx.plugin", DR_PASS, "/opt/net/plugin.so exports ncclNetPlugin_v8");
+    env[0] = "NCCL_NET_PLUGIN=nosuch,tcpx";
+    check("tcpx.plugin", DR_PASS, "/usr/local/tcpx/lib64/libnccl-net-tcpx.so exports ncclNetPlugin_v7");
+    env[0] = "NCCL_NET_PLUGIN=/opt/libnccl-net-tcpx.so";
+    check("tcpx.plugin", DR_FAIL, "not an existing file");
+    env[0] = "NCCL_NET_PLUGIN=lib64/libnccl-net-tcpx.so";
+    check("tcpx.plugin", DR_FAIL, "not an absolute path");
+    env[0] = "LD_LIBRARY_PATH=/usr/lib:/usr/local/tcpx/lib64";
     symlinkat("local/tcpx/lib64", m.root, "usr/lib");
     struct dr_report d;
     if (dr_run(&d, &m, NULL, 1u << DR_TCPX) < 0)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the parts of `hawser nccl bench` that need no NCCL: counters of NICs, messages between launched processes,
  * their GPUs. */
+#include "sys/pass.h"
 #include "tests/tap.h"
 #include "tool/nccl/bench/nccl_launch.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -119,8 +122,44 @@ static void test_places(void)
     nb_hosts_free(&h);
 }
 
+/* Runs as the supervisor: returns 0 if the hub closes the descriptors of messages that are incomplete. */
+static int send_incomplete(void *arg, const struct nb_seat_row *row, uint32_t n, int via)
+{
+    static const struct {
+        size_t bytes;
+        unsigned fds;
+    } bad[] = {{2, 4}, {4, 2}, {4, 1}, {1, 1}};
+    (void)arg;
+    (void)row;
+    (void)n;
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
+        const uint32_t seat = 0;
+        int end[2];
+        if (pipe2(end, O_CLOEXEC) < 0)
+            return 10;
+        const int fd[] = {end[1], end[1], end[1], end[1]};
+        int rc = hw_pass_send(via, NULL, &seat, bad[i].bytes, fd, bad[i].fds, 0);
+        struct pollfd p = {.fd = end[0]};
+        close(end[1]);
+        if (rc < 0 || poll(&p, 1, 10000) != 1)
+            return 1 + (int)i;
+        close(end[0]);
+    }
+    return 0;
+}
+
+static void test_hub(void)
+{
+    struct common common = {0};
+    struct launch_seat seat = {.size = 1};
+    struct nb_launch l = {.common = &common, .seat = &seat, .wait_ms = 20000};
+    l.place = (struct launch_place){.n = 1, .port = LAUNCH_PORT, .ports = 400};
+    is_int(nb_hub(&l, send_incomplete, NULL), 0, "the hub closes the descriptors of incomplete messages");
+}
+
 int main(void)
 {
+    test_hub();
     test_counters();
     test_sums();
     test_messages();

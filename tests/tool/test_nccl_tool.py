@@ -158,6 +158,9 @@ def part_check(tmp):
 
     r, f = check(tmp, **{**good, "NCCL_NET_PLUGIN": None})
     ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "libnccl-net.so, which is hawser's"), "unset: libnccl-net.so is ours", r)
+    r, f = check(tmp, **{**good, "NCCL_NET_PLUGIN": ""})
+    ok(r.returncode == 0 and has(f, "nccl.plugins", "PASS", "empty") and not has(f, "nccl.environment", "FAIL", subject="NCCL_NET_PLUGIN"),
+       "empty: the same, and no conflict", f)
     r, f = check(tmp, tool=tool)
     ok(r.returncode == 1 and has(f, "nccl.plugins", "FAIL", "not found") and has(f, "nccl.network", "FAIL", "IB or Socket") and
        has(f, "nccl.init", "PASS", "2 devices", "libnccl-net-hawser.so") and "hawser nccl env" in f["nccl.plugins"][0]["mend"],

@@ -3,6 +3,7 @@
 #include "tests/tap.h"
 #include "tool/bugreport/mask.h"
 #include "tool/common.h"
+#include "tool/demo/demo.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
 #include "tool/report/output.h"
@@ -429,9 +430,49 @@ static void masks(void)
     mask_free(m);
 }
 
+static void put_line(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "we");
+    if (!f || fprintf(f, "%s\n", text) < 0 || fclose(f) != 0)
+        exit(99);
+}
+
+/* Tests what the demo says about channels of which one was lost twice. */
+static void demo_lost(void)
+{
+    char folder[] = "/tmp/hawser-tool-XXXXXX";
+    struct demo *d = calloc(1, sizeof *d);
+    if (!d || !mkdtemp(folder))
+        exit(99);
+    snprintf(d->result, sizeof d->result, "%s/result", folder);
+    snprintf(d->lists, sizeof d->lists, "%s/lists", folder);
+    snprintf(d->second, sizeof d->second, "%s/second", folder);
+    put_line(d->result, "{\"GBps\":1}");
+    put_line(d->lists, "{\"GBps\":1}\n{\"GBps\":1}");
+    put_line(d->second, "{\"per_channel\":[{\"lost\":2},{\"lost\":0},{\"lost\":1}]}");
+    fflush(stdout);
+    int keep = dup(1), null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* it prints its sentences */
+    dup2(null, 1);
+    (void)demo_check(d);
+    fflush(stdout);
+    dup2(keep, 1);
+    close(keep);
+    close(null);
+    bool said = false;
+    for (size_t i = 0; i < d->n_proved; i++)
+        said = said || strstr(d->proved[i], "its channels were lost 3 times in total");
+    ok(said, "the demo counts losses of channels, not channels that were lost");
+    unlink(d->result);
+    unlink(d->lists);
+    unlink(d->second);
+    rmdir(folder);
+    free(d);
+}
+
 int main(void)
 {
     masks();
+    demo_lost();
     sizes();
     hosts();
     keys();

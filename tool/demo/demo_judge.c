@@ -151,8 +151,9 @@ int demo_check(struct demo *d)
                many, one, many / one);
     demo_prove(d,
                "Losing a NIC costs no transfer: eth%d carried %.3f GB/s, went down at %.1f s, carried %.3f GB/s, came "
-               "back up at %.1f s and carried %.3f GB/s again; %.0f channel%s lost, and no transfer failed.",
-               DEMO_VICTIM, before, down, during, up, after, lost, lost == 1 ? " was" : "s were");
+               "back up at %.1f s and carried %.3f GB/s again; its channels were lost %.0f time%s in total, and no "
+               "transfer failed.",
+               DEMO_VICTIM, before, down, during, up, after, lost, lost == 1 ? "" : "s");
     if (!isnan(back))
         demo_prove(d,
                    "Goodput was back at 90 %% of the other NICs' rate after %.0f ms, the longest write took %.0f ms, "

@@ -36,7 +36,7 @@ static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
 
 struct plugin {
     char path[256];
-    bool on_path; /* true if the dynamic loader would find the plugin */
+    bool on_path; /* true if the dynamic loader would find the plugin, or NCCL_NET_PLUGIN is its path */
     dev_t dev;
     ino_t ino;
 };
@@ -55,7 +55,7 @@ bool dr_tcpx_meant(const struct dr_machine *m)
     return hw_root_has(m->root, "run/tcpx");
 }
 
-/* Returns true if file is named like a plugin, and NCCL_NET_PLUGIN selects it or is not set. */
+/* Returns true if file is named like a plugin, and a name in NCCL_NET_PLUGIN selects it or the variable is not set. */
 static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
@@ -64,40 +64,68 @@ static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
         return false;
     if (!plugin || !*plugin)
         return true;
-    snprintf(name, sizeof name, "libnccl-net-%s.so", plugin);
-    const char *last = strrchr(plugin, '/');
-    return strcmp(file, name) == 0 || strcmp(file, last ? last + 1 : plugin) == 0;
+    for (const char *p = plugin; *p;) {
+        size_t n = strcspn(p, ",");
+        snprintf(name, sizeof name, "libnccl-net-%.*s.so", (int)n, p);
+        if (strcmp(file, name) == 0 || (strlen(file) == n && strncmp(file, p, n) == 0))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* Adds the file at an absolute path, unless the file is missing or was already found. The same file may have two paths:
+ * /usr/local/tcpx is often a link to /var/lib/tcpx. */
+static void add_plugin_file(struct search *s, const char *path, bool on_path)
+{
+    struct stat st;
+    int fd = s->n < MAX_PLUGINS ? hw_root_fd(s->m->root, O_PATH, "%s", path + 1) : -1;
+    bool there = fd >= 0 && fstat(fd, &st) == 0;
+    hw_close(&fd);
+    size_t k = 0;
+    while (there && k < s->n && (s->p[k].dev != st.st_dev || s->p[k].ino != st.st_ino))
+        k++;
+    if (there && k < s->n)
+        s->p[k].on_path |= on_path;
+    if (!there || k < s->n)
+        return;
+    struct plugin *p = &s->p[s->n++];
+    *p = (struct plugin){.on_path = on_path, .dev = st.st_dev, .ino = st.st_ino};
+    snprintf(p->path, sizeof p->path, "%s", path);
 }
 
 static void look_in(struct search *s, const char *dir, bool on_path)
 {
     struct hw_names l = {0};
+    char path[sizeof s->p[0].path];
     if (*dir == '/' && hw_root_list(s->m->root, &l, "%s", dir + 1) == 0)
-        for (size_t i = 0; i < l.n && s->n < MAX_PLUGINS; i++) {
-            struct stat st;
-            if (!is_wanted_plugin(s->m, l.name[i]))
-                continue;
-            int fd = hw_root_fd(s->m->root, O_PATH, "%s/%s", dir + 1, l.name[i]);
-            bool there = fd >= 0 && fstat(fd, &st) == 0;
-            hw_close(&fd);
-            size_t k = 0; /* the same file may have two paths: /usr/local/tcpx is often a link to /var/lib/tcpx */
-            while (there && k < s->n && (s->p[k].dev != st.st_dev || s->p[k].ino != st.st_ino))
-                k++;
-            if (there && k < s->n)
-                s->p[k].on_path |= on_path;
-            if (!there || k < s->n)
-                continue;
-            struct plugin *p = &s->p[s->n++];
-            *p = (struct plugin){.on_path = on_path, .dev = st.st_dev, .ino = st.st_ino};
-            snprintf(p->path, sizeof p->path, "%s/%s", dir, l.name[i]);
-        }
+        for (size_t i = 0; i < l.n; i++)
+            if (is_wanted_plugin(s->m, l.name[i]) &&
+                snprintf(path, sizeof path, "%s/%s", dir, l.name[i]) < (int)sizeof path)
+                add_plugin_file(s, path, on_path);
     hw_names_free(&l);
+}
+
+/* Adds the files of which NCCL_NET_PLUGIN has the path: dlopen() does not search for a path. */
+static void add_plugin_paths(struct search *s)
+{
+    const char *plugin = dr_env(s->m, "NCCL_NET_PLUGIN");
+    char path[sizeof s->p[0].path];
+    for (const char *p = plugin ? plugin : ""; *p;) {
+        size_t n = strcspn(p, ",");
+        if (*p == '/' && n < sizeof path) {
+            snprintf(path, sizeof path, "%.*s", (int)n, p);
+            add_plugin_file(s, path, true);
+        }
+        p += n + (p[n] == ',');
+    }
 }
 
 static void find_tcpx_plugins(const struct dr_machine *m, struct search *s)
 {
     const char *path = dr_env(m, "LD_LIBRARY_PATH");
     *s = (struct search){.m = m};
+    add_plugin_paths(s);
     while (path && *path) {
         char dir[256];
         size_t n = strcspn(path, ":");
@@ -186,7 +214,12 @@ void dr_tcpx_plugin(struct dr_report *d)
         check_plugin_file(d, &s.p[i]);
     if (s.n > 0)
         return;
-    if (asked && *asked) {
+    if (asked && strchr(asked, '/') && !strchr(asked, ',')) {
+        dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.160s is not %s", asked,
+               *asked == '/' ? "an existing file"
+                             : "an absolute path, so NCCL looks below the folder in which it runs");
+        dr_mend(d, "export NCCL_NET_PLUGIN=/DIR/FILE   # the plugin's path");
+    } else if (asked && *asked) {
         dr_say(d, DR_FAIL, NULL, "NCCL_NET_PLUGIN=%.60s, but no plugin of this name is found", asked);
         dr_mend(d, "export LD_LIBRARY_PATH=DIR:$LD_LIBRARY_PATH   # DIR is the plugin's folder");
     } else if (dr_tcpx_meant(d->m)) {

@@ -158,7 +158,9 @@ static int read_own(const char *const *vars, struct launch_seat *out)
         return rc;
     const char *names = get(vars, "HAWSER_MESH_NAMES");
     rc = names ? launch_nodelist(names, &out->names, &out->n_names) : 0;
-    if (rc < 0 || (names && out->n_names != out->size))
+    if (rc < 0)
+        return hw_wrap(rc, "HAWSER_MESH_NAMES");
+    if (names && out->n_names != out->size)
         return hw_fail(-EINVAL, "HAWSER_MESH_NAMES must list exactly HAWSER_MESH_SIZE (%u) names", out->size);
     return meet ? 0 : hw_fail(-EINVAL, "HAWSER_MESH_RANK is set, but HAWSER_MESH_MEET (HOST[:PORT] of rank 0) is not");
 }

@@ -128,7 +128,8 @@ static int show(const struct mesh_args *a, const struct mesh *m, struct mesh_fin
     int rc = a->baseline ? compare_with(a->baseline, m, f, out) : 0, code = f->n ? TOOL_FAILED : TOOL_OK;
     if (rc < 0)
         code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
-    mesh_print(m, f, out);
+    if (mesh_print(m, f, out) < 0)
+        code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
     if (a->json && write_file(m, f, a->json) < 0)
         code = (tool_fail("mesh", "%s", hw_error()), TOOL_USAGE);
     if (a->report && mesh_html(m, f, a->report) < 0)

@@ -67,6 +67,12 @@ const char *nccl_conf_where(const char *name)
     return "the environment";
 }
 
+const char *nccl_net_plugins(void)
+{
+    const char *list = getenv("NCCL_NET_PLUGIN");
+    return list && *list ? list : NULL;
+}
+
 /* ---- our plugin ------------------------------------------------------------------------------- */
 
 #define PRIVATE_DIR "hawser/nccl"
@@ -137,7 +143,7 @@ static bool lists_ours(const char *list)
 
 static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
 {
-    const char *net = getenv("NCCL_NET"), *plugin = getenv("NCCL_NET_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
+    const char *net = getenv("NCCL_NET"), *plugin = nccl_net_plugins(), *tuner = getenv("NCCL_TUNER_PLUGIN");
     if (net && *net && strcasecmp(net, NCCL_OUR_NAME) != 0) {
         struct nccl_conflict *c = add_nccl_conflict(out, n, "NCCL_NET", NCCL_WRONG);
         TEXT(c, "NCCL uses only the network of this name");

@@ -7,8 +7,9 @@
 
 #define NCCL_PATH        4096
 #define NCCL_PLUGIN_FILE "libnccl-net-hawser.so"
-#define NCCL_ANY_FILE \
-    "libnccl-net.so" /* file that NCCL loads if NCCL_NET_PLUGIN is not set, and that some versions load in addition */
+#define NCCL_ANY_FILE                                                                                           \
+    "libnccl-net.so" /* file that NCCL loads if nccl_net_plugins() returns NULL, and that some versions load in \
+                        addition */
 #define NCCL_OUR_NAME  "hawser"
 #define NCCL_CONFLICTS 32
 
@@ -17,6 +18,10 @@
 void nccl_conf_read(void);
 /* Returns where a variable was set: "the environment", or the path of a file. */
 const char *nccl_conf_where(const char *name);
+
+/* Returns the list of plugins in NCCL_NET_PLUGIN, or NULL if the variable is not set or is empty. NCCL then looks for
+ * NCCL_ANY_FILE. */
+const char *nccl_net_plugins(void);
 
 /* Finds the folder with our plugin, relative to this program or in HW_LIBDIR. Fails with -ENOENT; the error text then
  * names the places that were searched. */

@@ -242,14 +242,14 @@ struct nccl_extra *nccl_find(const char *name)
 
 static int try_net_plugins(struct nccl_look *l)
 {
-    const char *list = getenv("NCCL_NET_PLUGIN");
+    const char *list = nccl_net_plugins();
     bool ours = false;
     int rc = 0;
-    l->asked = list && *list;
-    l->none = l->asked && strcmp(list, "none") == 0;
-    if (!l->asked)
+    l->asked = list;
+    l->none = list && strcmp(list, "none") == 0;
+    if (!list)
         rc = add_net_plugin(l, NCCL_ANY_FILE, strlen(NCCL_ANY_FILE), true);
-    for (const char *p = list; l->asked && !l->none && *p && rc == 0 && l->n < NCCL_LIST;) {
+    for (const char *p = list; p && !l->none && *p && rc == 0 && l->n < NCCL_LIST;) {
         size_t n = strcspn(p, ",");
         if (n)
             rc = add_net_plugin(l, p, n, true);

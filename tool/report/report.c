@@ -132,7 +132,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
             snprintf(note, sizeof(note),
                      s.lost > 0 ? "other connections took over their chunks" : "no connection was lost");
         }
-        page_card(p, "Channels lost", v, "", "", note);
+        page_card(p, "Losses of channels", v, "", "", note);
     }
     page_cards_end(p);
 }

@@ -187,6 +187,7 @@ static int parse_and_serve(struct serve_args *a, int argc, char **argv)
         .about = "Serves any number of clients such as `hawser bench` and `hawser validate`, until interrupted.",
         .rows = rows,
         .too_many = "use --bind to give an address to listen on"};
+    a->options.cmd = o.cmd;
     a->options.max_memory = 8ull << 30;
     a->options.limit_name = "--max-memory";
     a->port = HAWSER_DEFAULT_PORT;

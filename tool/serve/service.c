@@ -517,7 +517,7 @@ static int add_client(struct service *s, hawser_peer *p)
     struct client *c = calloc(1, sizeof *c);
     int rc = start_service_client(s, c, p);
     if (rc < 0) {
-        fprintf(stderr, "hawser serve: %s\n", hawser_error());
+        (void)tool_fail(s->o.cmd, "%s", hawser_error());
         hawser_peer_close(p);
         if (c) {
             hawser_mem_deregister(c->msg_mem);

@@ -11,6 +11,7 @@
 #include "tool/tool.h"
 
 struct service_options {
+    const char *cmd;              /* name of the command, for messages, such as "serve" */
     uint64_t max_memory;          /* maximum bytes for all clients together */
     const char *limit_name;       /* what sets max_memory, for messages: an option, if there is one */
     bool once;                    /* end when all clients have disconnected */

@@ -213,6 +213,7 @@ int vb_join_take(const struct vb_container *c, int *reply)
     ssize_t n = hw_pass_receive(c->join, theirs, sizeof theirs, fds, FDS, MSG_DONTWAIT, NULL);
     if (fds[FD_LISTENER] < 0 || fds[FD_REPLY] < 0) { /* a descriptor is missing */
         hw_close(&fds[FD_LISTENER]);
+        hw_close(&fds[FD_REPLY]);
         return -EAGAIN;
     }
     if (n != write_words(c, mine) || memcmp(mine, theirs, (size_t)n) != 0) {

@@ -268,7 +268,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
 {
     struct answer a;
     struct order o;
-    int got[FDS];
+    int got;
     memset(f, 0, sizeof(*f));
     *fd = -1;
     memset(&o, 0, sizeof(o));
@@ -286,16 +286,16 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
             return hw_fail(-ETIMEDOUT,
                            "the tracer process %d does not answer; it may be blocked by a path that the program opened",
                            (int)t->pid);
-        ssize_t n = ready < 0 ? -EINTR : hw_pass_receive(t->sock, &a, sizeof(a), got, FDS, MSG_DONTWAIT, NULL);
+        ssize_t n = ready < 0 ? -EINTR : hw_pass_receive(t->sock, &a, sizeof(a), &got, 1, MSG_DONTWAIT, NULL);
         if (n == -EAGAIN || n == -EINTR)
             continue;
+        if (n == sizeof(a) && a.serial == o.serial)
+            break;
+        hw_close(&got); /* of no use, or for an earlier query that was abandoned */
         if (n != sizeof(a))
             return has_ended(t);
-        if (a.serial == o.serial)
-            break;
-        hw_close(&got[0]); /* the answer to an earlier query that was abandoned */
     }
     *f = a.f;
-    *fd = got[0];
+    *fd = got;
     return f->rc ? hw_fail_copy(f->rc, f->text) : 0;
 }

@@ -194,6 +194,21 @@ static void test_env(void)
     }
 }
 
+/* Tests that an error says what is wrong with HAWSER_MESH_NAMES. */
+static void test_names(void)
+{
+    static const char *const bad[][2] = {{"HAWSER_MESH_NAMES=n[1-2", "HAWSER_MESH_NAMES: 'n[1-2' has an unclosed"},
+                                         {"HAWSER_MESH_NAMES=n[1-5000]", "HAWSER_MESH_NAMES: too many hosts"},
+                                         {"HAWSER_MESH_NAMES=a,b,c", "must list exactly HAWSER_MESH_SIZE (2) names"}};
+    for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
+        const char *const vars[] = {"HAWSER_MESH_RANK=0", "HAWSER_MESH_SIZE=2", "HAWSER_MESH_MEET=h", bad[i][0], NULL};
+        struct launch_seat s;
+        int rc = launch_env(vars, &s);
+        ok(rc < 0 && strstr(hw_error(), bad[i][1]), "%s: %s", bad[i][0], hw_error());
+        launch_seat_free(&s);
+    }
+}
+
 static void test_nodelist(void)
 {
     static const struct {
@@ -496,6 +511,7 @@ int main(void)
 {
     static const uint32_t sizes[] = {2, 3, 4, 5, 8, 9, 64, 65, 1000};
     test_env();
+    test_names();
     test_nodelist();
     for (size_t i = 0; i < HW_ARRAY_LEN(sizes); i++)
         test_plan(sizes[i]);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the seccomp listener and access to the memory of other processes. */
+#include "sys/pass.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
+#include "verbs/stub/lookup.h"
 #include "verbs_stub.h"
 
 #include <fcntl.h>
@@ -11,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -209,9 +212,30 @@ static void test_interrupted(void)
     hw_close(&a.listener);
 }
 
+/* Tests an answer of the tracer that is too short but carries a descriptor, as after a bug or an attack. */
+static void test_short_answer(void)
+{
+    struct vb_tracer t = {0};
+    const struct vb_lookup q = {0};
+    struct vb_found f;
+    int pair[2], end[2], fd = -1;
+    char byte = 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || pipe2(end, O_CLOEXEC | O_NONBLOCK))
+        return (void)ok(false, "descriptors for a tracer");
+    t.sock = pair[0];
+    is_int(hw_pass_send(pair[1], NULL, &byte, 1, &end[1], 1, 0), 0, "the tracer answers with a byte and a descriptor");
+    is_int(vb_tracer_ask(&t, &q, -1, &f, &fd), -EIO, "the query fails");
+    close(end[1]);
+    ok(fd < 0 && read(end[0], &byte, 1) == 0, "the descriptor is closed");
+    close(end[0]);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int main(void)
 {
     test_answers();
+    test_short_answer();
     test_memory();
     test_interrupted();
     common_reset();

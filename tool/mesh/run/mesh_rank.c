@@ -102,7 +102,7 @@ static void *service_main(void *arg)
 {
     struct rank *k = arg;
     const struct service_options so = {
-        .max_memory = MAX_MEMORY, .limit_name = "the fixed limit of a mesh rank", .quiet = true};
+        .cmd = "mesh", .max_memory = MAX_MEMORY, .limit_name = "the fixed limit of a mesh rank", .quiet = true};
     struct service_summary sum;
     if (service_run(k->data, &so, &sum) < 0)
         tool_fail("mesh", "%s: %s", k->hello.name, hw_error());

@@ -231,9 +231,11 @@ int mesh_heat(FILE *f, const struct mesh *m, const struct mesh_findings *found, 
               enum heat_order order)
 {
     struct heat_nodes nodes;
-    struct mesh_figures figures;
+    struct mesh_figures figures = {0};
     int rc = heat_nodes(m, &nodes);
-    if (rc < 0 || !mesh_figures(m, kind, false, &figures)) {
+    if (rc == 0)
+        rc = mesh_figures(m, kind, false, &figures);
+    if (rc < 0 || !figures.n) {
         heat_nodes_free(&nodes);
         return rc;
     }

@@ -16,8 +16,8 @@ struct heat_nodes {
 int heat_nodes(const struct mesh *m, struct heat_nodes *out);
 void heat_nodes_free(struct heat_nodes *h);
 
-/* Draws a heat map. With more than 128 nodes, a cell covers several pairs and shows the worst of them. Fails with
- * -ENOMEM. */
+/* Draws a heat map, or nothing if there are no samples. With more than 128 nodes, a cell covers several pairs and shows
+ * the worst of them. Fails with -ENOMEM. */
 int mesh_heat(FILE *f, const struct mesh *m, const struct mesh_findings *found, enum mesh_kind kind,
               enum heat_order order);
 

@@ -25,23 +25,34 @@ static const char own_style[] =
     "li{margin:3px 0;overflow-wrap:anywhere}"
     "svg text.bad{fill:var(--bad);font-weight:600}.scroll{overflow-x:auto}\n";
 
-static void write_kind_card(struct page *p, const struct mesh *m, enum mesh_kind kind, bool nics, const char *what)
+static int write_kind_card(struct page *p, const struct mesh *m, enum mesh_kind kind, bool nics, const char *what)
 {
     struct mesh_figures s;
     char value[64], note[160], least[32], most[32];
-    if (!mesh_figures(m, kind, nics, &s))
-        return;
+    int rc = mesh_figures(m, kind, nics, &s);
+    if (rc < 0 || !s.n)
+        return rc;
     rep_text_num(s.median, value, sizeof value);
     rep_text_num(s.least, least, sizeof least);
     rep_text_num(s.most, most, sizeof most);
     snprintf(note, sizeof note, "median; from %s to %s", least, most);
     page_card(p, what, value, kind == MESH_K_LATENCY ? "us" : "GB/s", "", note);
+    return 0;
 }
 
-static void write_cards(struct page *p, const struct mesh *m, const struct mesh_findings *found)
+static int write_cards(struct page *p, const struct mesh *m, const struct mesh_findings *found)
 {
+    static const struct {
+        enum mesh_kind kind;
+        bool nics;
+        const char *what;
+    } cards[] = {{MESH_K_WAY, false, "One way"},
+                 {MESH_K_BOTH, false, "Each way, both busy"},
+                 {MESH_K_RAIL, true, "One rail alone"},
+                 {MESH_K_LATENCY, false, "8 bytes, one way"}};
     char value[64], note[160];
     uint32_t well = 0;
+    int rc = 0;
     for (uint32_t i = 0; i < m->n; i++)
         well += m->node[i].state == MESH_WELL;
     page_cards(p);
@@ -51,10 +62,8 @@ static void write_cards(struct page *p, const struct mesh *m, const struct mesh_
     snprintf(value, sizeof value, "%u of %u", well, m->n);
     snprintf(note, sizeof note, "%u of %u rounds", m->rounds, m->of_rounds);
     page_card(p, "Nodes measured", value, "", well == m->n ? "" : "bad", note);
-    write_kind_card(p, m, MESH_K_WAY, false, "One way");
-    write_kind_card(p, m, MESH_K_BOTH, false, "Each way, both busy");
-    write_kind_card(p, m, MESH_K_RAIL, true, "One rail alone");
-    write_kind_card(p, m, MESH_K_LATENCY, false, "8 bytes, one way");
+    for (size_t i = 0; i < HW_ARRAY_LEN(cards) && rc == 0; i++)
+        rc = write_kind_card(p, m, cards[i].kind, cards[i].nics, cards[i].what);
     if (m->bisection_GBps > 0) {
         rep_text_num(m->bisection_GBps, value, sizeof value);
         page_card(p, "Bisection", value, "GB/s", "", "between the two halves of the nodes, both ways");
@@ -66,6 +75,7 @@ static void write_cards(struct page *p, const struct mesh *m, const struct mesh_
     rep_text_bytes((double)m->checked, value, sizeof value);
     page_card(p, "Checked", value, "", "", "compared with the data that was sent");
     page_cards_end(p);
+    return rc;
 }
 
 static void write_findings(FILE *f, const struct mesh *m, const struct mesh_findings *found)
@@ -98,13 +108,26 @@ static bool has_racks(const struct mesh *m)
     return false;
 }
 
-static bool is_offered(const struct mesh *m, size_t kind, unsigned order)
+/* The heat maps that the report has. */
+struct offer {
+    bool map[HW_ARRAY_LEN(kinds)][HEAT_ORDERS];
+};
+
+static int find_offer(const struct mesh *m, struct offer *out)
 {
-    struct mesh_figures s;
-    return mesh_figures(m, kinds[kind].kind, false, &s) && (order != HEAT_BY_RACK || has_racks(m));
+    const bool racks = has_racks(m);
+    for (size_t k = 0; k < HW_ARRAY_LEN(kinds); k++) {
+        struct mesh_figures s;
+        int rc = mesh_figures(m, kinds[k].kind, false, &s);
+        if (rc < 0)
+            return rc;
+        for (unsigned o = 0; o < HEAT_ORDERS; o++)
+            out->map[k][o] = s.n && (o != HEAT_BY_RACK || racks);
+    }
+    return 0;
 }
 
-static void write_picks(FILE *f, const struct mesh *m)
+static void write_picks(FILE *f, const struct offer *offer)
 {
     bool first = true;
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -112,7 +135,7 @@ static void write_picks(FILE *f, const struct mesh *m)
             fputs("<p class=\"picks\">", f);
         for (size_t k = 0; k < HW_ARRAY_LEN(kinds); k++)
             for (unsigned o = 0; o < HEAT_ORDERS; o++) {
-                if (!is_offered(m, k, o))
+                if (!offer->map[k][o])
                     continue;
                 if (pass)
                     fprintf(f, "<label for=\"p%zu%u\">%s, %s</label>", k, o, kinds[k].what, orders[o]);
@@ -138,18 +161,21 @@ static int write_heat_maps(FILE *f, const struct mesh *m, const struct mesh_find
 {
     static const char *const legend[] = {"at most 10 % worse than the median", "10 to 25 % worse", "25 to 50 % worse",
                                          "worse by more than half", "failed"};
-    int rc = 0;
+    struct offer offer;
+    int rc = find_offer(m, &offer);
+    if (rc < 0)
+        return rc;
     fputs(
         "<figure><h2>All pairs</h2><p class=\"note\">Rows are senders, and columns are receivers. The colour shows how "
         "a pair compares with the median of all pairs. A slow row means that the node sends slowly, a slow column "
         "that it receives slowly, and a single slow cell that one path is slow. For latencies, the three classes of "
         "worse pairs begin at 1.11, 1.33 and 2 times the median.</p>\n",
         f);
-    write_picks(f, m);
+    write_picks(f, &offer);
     fputs("<div class=\"scroll\">\n", f);
     for (size_t k = 0; k < HW_ARRAY_LEN(kinds); k++)
         for (unsigned o = 0; o < HEAT_ORDERS && rc == 0; o++) {
-            if (!is_offered(m, k, o))
+            if (!offer.map[k][o])
                 continue;
             fprintf(f, "<div class=\"heat m%zu%u\">", k, o);
             rc = mesh_heat(f, m, found, kinds[k].kind, o);
@@ -235,9 +261,10 @@ static int write_page(struct page *p, const struct mesh *m, const struct mesh_fi
     fputs(" \u00b7 ", p->f);
     svg_escape(p->f, m->what, 160);
     fprintf(p->f, " \u00b7 %.0f s \u00b7 GB is 10<sup>9</sup> bytes</p>\n", m->seconds);
-    write_cards(p, m, found);
+    rc = write_cards(p, m, found);
     write_findings(p->f, m, found);
-    rc = write_heat_maps(p->f, m, found);
+    if (rc == 0)
+        rc = write_heat_maps(p->f, m, found);
     write_nodes(p->f, m, &h);
     heat_nodes_free(&h);
     return rc;

@@ -11,10 +11,11 @@ struct mesh_figures {
     double median, least, most;
     struct mesh_sample at_least, at_most;
 };
-/* Returns false if there are no samples or if out of memory. */
-bool mesh_figures(const struct mesh *m, enum mesh_kind kind, bool nics, struct mesh_figures *out);
+/* Computes the figures. out->n is 0 if there are no samples. Fails with -ENOMEM. */
+int mesh_figures(const struct mesh *m, enum mesh_kind kind, bool nics, struct mesh_figures *out);
 
-void mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);
+/* Prints figures and findings. Fails with -ENOMEM, after it has printed the rest. */
+int mesh_print(const struct mesh *m, const struct mesh_findings *f, FILE *out);
 
 /* Writes a self-contained page without scripts. Returns 0 or -errno. */
 int mesh_html(const struct mesh *m, const struct mesh_findings *f, const char *path);

@@ -2,6 +2,7 @@
 /* Rank 0 of the processes that a launcher started. It meets the other processes, and connects the supervisor's commands
  * with the agents that the processes start. */
 #include "base/size.h"
+#include "sys/pass.h"
 #include "tool/child.h"
 #include "tool/nccl/bench/nccl_launch.h"
 #include "tool/report/output.h"
@@ -89,25 +90,14 @@ static void give_output(int fd, const uint8_t *at, size_t len)
 }
 
 /* Receives one message of a command, with the seat's number and four descriptors, and requests an agent from the seat.
- */
+ * Ignores incomplete messages, and closes their descriptors. */
 static void answer_door(struct hub *b)
 {
     uint32_t seat = UINT32_MAX;
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int) * (FDS + 1))];
-    } control;
-    struct iovec iov = {.iov_base = &seat, .iov_len = sizeof seat};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     int fd[FDS + 1];
     struct tube *t = NULL;
-    if (recvmsg(b->door, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != sizeof seat)
-        return;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-    if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof fd))
-        return;
-    memcpy(fd, CMSG_DATA(c), sizeof fd);
-    for (size_t i = 0; i < TUBES && !t; i++)
+    ssize_t n = hw_pass_receive(b->door, &seat, sizeof seat, fd, HW_ARRAY_LEN(fd), MSG_DONTWAIT, NULL);
+    for (size_t i = 0; n == sizeof seat && fd[FDS] >= 0 && i < TUBES && !t; i++)
         t = b->tube[i].used ? NULL : &b->tube[i];
     if (!t) {
         for (size_t i = 0; i < HW_ARRAY_LEN(fd); i++)
@@ -445,16 +435,9 @@ int nb_via(const char *told)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, call) < 0)
         return tool_fail("nccl bench", "creating sockets: %s", strerror(errno));
     const int fd[FDS + 1] = {0, 1, 2, call[1]};
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof fd)];
-    } control = {0};
-    struct iovec iov = {.iov_base = &seat, .iov_len = sizeof seat};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    control.head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
-    memcpy(CMSG_DATA(&control.head), fd, sizeof fd);
-    if (sendmsg((int)door, &msg, MSG_NOSIGNAL) != sizeof seat)
-        return tool_fail("nccl bench", "contacting the process of rank 0: %s", strerror(errno));
+    int rc = hw_pass_send((int)door, NULL, &seat, sizeof seat, fd, HW_ARRAY_LEN(fd), 0);
+    if (rc < 0)
+        return tool_fail("nccl bench", "contacting the process of rank 0: %s", strerror(-rc));
     close(call[1]);
     close(0);
     close(1);
