@@ -341,22 +341,26 @@ static struct session_rail *choose_rail(struct hw_session *s)
     return suspect;
 }
 
-/* Returns the sound rail that heard the peer last. If no rail is sound, returns a suspect rail, or NULL if no rail is
- * up. */
-static struct session_rail *choose_heard_rail(struct hw_session *s)
+/* Returns the sound rail that heard the peer last, of all rails or of the pair of NICs of `first`, or `first`. */
+static struct session_rail *choose_heard(struct hw_session *s, struct session_rail *first, bool all)
 {
-    struct session_rail *best = choose_rail(s);
-    for (unsigned i = 0; i < s->rails; i++)
-        if (hw_session_is_sound(s, i) && atomic_load(&s->rail[i].rail.heard) > atomic_load(&best->rail.heard))
-            best = &s->rail[i];
+    struct session_rail *best = first;
+    for (unsigned i = 0; i < s->rails; i++) {
+        struct session_rail *sr = &s->rail[i];
+        if ((all || sr->pair == first->pair) && hw_session_is_sound(s, i) &&
+            atomic_load(&sr->rail.heard) > atomic_load(&best->rail.heard))
+            best = sr;
+    }
     return best;
 }
 
+/* Sends a parcel on any rail. Parcels of the layer above use the pairs of NICs in turn, and of each pair the rail with
+ * the latest traffic. Several connections would share the NIC's rate, so all their parcels would arrive late. */
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
-    struct session_rail *sr = s->dead ? NULL : p->session ? choose_heard_rail(s) : choose_rail(s);
+    struct session_rail *sr = s->dead ? NULL : choose_rail(s);
     if (sr) {
-        hw_rail_send(&sr->rail, p);
+        hw_rail_send(&choose_heard(s, sr, p->session)->rail, p);
     } else if (!s->dead) {
         p->next = s->waiting;
         s->waiting = p;

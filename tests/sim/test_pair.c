@@ -105,9 +105,25 @@ int main(void)
     suspect(4);
     is_int(get_sound(), 0xe, "a rail with a pair of NICs of its own is alone");
     is_int(send_word(), 0x14, "the session's own frames avoid a suspect rail");
+
+    struct hw_parcel returned[3] = {{.small = true}, {.small = true}, {.small = true}};
+    suspect(3);
+    for (unsigned i = 0; i < 3; i++)
+        hw_session_send(&session, 3, &returned[i]);
     for (unsigned i = 0; i < RAILS; i++)
+        rail(i)->state = HW_RAIL_UP;
+    (void)hw_loop_turn(&loop, 1, 100, NULL, NULL);
+    unsigned took = 0;
+    for (const struct hw_parcel *p = rail(2)->small.first; p; p = p->next)
+        took++;
+    is_int(took, 1 + 3, "parcels of a suspect rail use the rail of each pair of NICs that heard the peer last");
+    for (unsigned i = 0; i < RAILS; i++) {
         atomic_store(&session.rail[i].live, false);
+        rail(i)->state = HW_RAIL_DOWN;
+    }
     hw_session_die(&session, -ESHUTDOWN);
+    for (unsigned i = 0; i < RAILS; i++)
+        hw_rail_wake(rail(i)); /* gives back the parcels, which then end */
     for (int i = 0; i < 10; i++)
         (void)hw_loop_turn(&loop, i, 100, NULL, NULL);
     hw_session_free(&session);
