@@ -287,7 +287,7 @@ int holder_start(const struct hw_lab_spec *spec, int lock)
 
 /* ---- clients -------------------------------------------------------------------------------- */
 
-static int receive_lab_namespaces(int s, struct lab *l)
+static int receive_lab_namespaces(int s, const char *name, struct lab *l)
 {
     struct hello m;
     int fds[MAX_FDS];
@@ -306,8 +306,10 @@ static int receive_lab_namespaces(int s, struct lab *l)
         if (cut)
             return hw_fail(-EPROTO,
                            "this process cannot open all file descriptors of the lab: raise the limit (ulimit -n)");
-        return hw_fail(-EPROTO, "the lab's process speaks another version of hawser's protocol, or has just ended; "
-                                "`hawser lab down` removes the lab");
+        return hw_fail(-EPROTO,
+                       "the process of lab %s speaks another version of hawser's protocol, or has just ended; `hawser "
+                       "lab down --name %s` removes the lab",
+                       name, name);
     }
     l->user = fds[0];
     l->nodes = m.nodes;
@@ -323,7 +325,7 @@ int holder_open(const char *name, struct lab *l)
 {
     pid_t pid = 0;
     HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
-    return s < 0 ? s : receive_lab_namespaces(s, l);
+    return s < 0 ? s : receive_lab_namespaces(s, name, l);
 }
 
 int holder_end(const char *name)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connects and reconnects rails. The client opens all links of a rail at once. On each link, it proves the session's
- * secret and sends the number of links and its last word about the previous generation (core/session.h). Once all links
+ * Connects and reconnects rails. The client opens all links of a rail at once. On each link, it proves that it
+ * knows the session's secret, and sends the number of links and its last word about the previous generation
+ * (core/session.h). Once all links
  * have arrived, the server answers on each of them with its own last word. A rail that ends is reconnected after a
  * delay that grows with each failure up to 1 s.
  *

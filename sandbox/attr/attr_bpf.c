@@ -192,8 +192,8 @@ static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *
                       .count = PROGRAMS_MAX,
                       .link_ids = (uint64_t)(uintptr_t)links};
     int rc = call_bpf(BPF_PROG_QUERY, &q, sizeof(q));
-    return rc < 0 ? rc == -E2BIG ? -EOPNOTSUPP /* a kernel without tcx does not support the longer request */
-                                 : hw_fail(rc, "%s: reading its %s: %s", d->name, a->what, strerror(-rc))
+    return rc < 0 ? rc == -EINVAL ? -EOPNOTSUPP /* a kernel without tcx does not know the attach type */
+                                  : hw_fail(rc, "%s: reading its %s: %s", d->name, a->what, strerror(-rc))
                   : (int)HW_MIN(q.count, (uint32_t)PROGRAMS_MAX);
 }
 

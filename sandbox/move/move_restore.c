@@ -426,7 +426,7 @@ static void bring_all(struct back *b)
     (void)sb_fault(&b->f, verify_restored_state(b, &map));
 }
 
-/* Opens the namespaces, and restores the NICs if any were moved. */
+/* Opens the namespaces and restores the NICs, unless nothing was changed or the machine was rebooted since the move. */
 static int bring_if_taken(struct back *b)
 {
     const struct sb_journal *j = b->j;

@@ -208,7 +208,7 @@ static void read_snapshot_name(json_t *o, const char *key, char out[SBX_NAME], b
         return;
     const char *text = json_string_value(v);
     if (!sbx_name_ok(text))
-        *rc = hw_fail(-EINVAL, "'%s' is '%.80s', which is not a device name", key, text);
+        *rc = hw_fail(-EINVAL, "'%s' is '%.80s', which is not a valid name", key, text);
     else
         memcpy(out, text, strlen(text) + 1);
 }

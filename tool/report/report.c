@@ -359,7 +359,10 @@ static void nic_table(struct page *p, const struct rep *r)
         {"Payload", "bytes that hawser moved over the NIC, in both directions", false},
         {"Share", "share of the payload of all NICs", false},
         {"Kernel counted", "bytes of all frames of all programs, with headers and retransmissions", false},
-        {"Kernel / payload", "1.00 would mean that there are no headers", false},
+        {"Kernel / payload",
+         "bytes that the kernel counted, per byte of payload; 1.000 would mean no headers, retransmissions or other "
+         "traffic",
+         false},
         {"GB/s", "payload over the NIC per second", false},
         {"Lost", "lost connections over this NIC", false}};
     bool some = false;

@@ -111,7 +111,7 @@ static const struct opt rows[] = {
     OPT_TEXT("nccl-topo", 0, "FILE", struct env_args, want.nccl_topo,
              "set NCCL_TOPO_FILE to FILE, a path in the container"),
     OPT_TEXT("net-plugin", 0, "NAME", struct env_args, want.net_plugin,
-             "set NCCL_NET_PLUGIN to NAME (default: hawser if there is no RDMA device)"),
+             "set NCCL_NET_PLUGIN to NAME (default: hawser if the sandbox has NICs but no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct env_args, want.debug_all,
              "add settings for debugging, which make a gVisor sandbox 5 to 10 times slower"),
     OPT_FLAG(

@@ -89,7 +89,7 @@ static const struct opt rows[] = {
     OPT_TEXT("journal-dir", 0, "DIR", struct run_args, run.move.journal_dir,
              "folder of the journals (default: " SB_JOURNAL_DIR ")"),
     OPT_TEXT("net-plugin", 0, "NAME", struct run_args, run.env.net_plugin,
-             "set NCCL_NET_PLUGIN to NAME (default: hawser if there is no RDMA device)"),
+             "set NCCL_NET_PLUGIN to NAME (default: hawser if the sandbox has NICs but no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct run_args, run.env.debug_all,
              "add settings for debugging, which slow down the command"),
     OPT_COUNT("verbose", 'v', struct run_args, log.level, "print what is done"),

@@ -34,7 +34,7 @@ const struct opt sandbox_bundle_opts[] = {
         "also move the NICs' RDMA devices: yes (fail if that is impossible), no, or auto (if possible; the default)"),
     OPT_FLAG("no-arp", 0, struct sandbox_bundle_args, no_arp, "change no ARP settings and add no source-based routes"),
     OPT_TEXT("net-plugin", 0, "NAME", struct sandbox_bundle_args, env.net_plugin,
-             "set NCCL_NET_PLUGIN to NAME (default: hawser if there is no RDMA device)"),
+             "set NCCL_NET_PLUGIN to NAME (default: hawser if the sandbox has NICs but no RDMA device)"),
     OPT_FLAG("debug-all", 0, struct sandbox_bundle_args, env.debug_all,
              "add settings for debugging, which slow down the container"),
     {0},

@@ -250,7 +250,7 @@ static int receive_batch(struct client *c, uint64_t posted)
     return rc;
 }
 
-/* Frees the posted operations before their memory is freed. */
+/* Frees the posted operations, after waiting for those in flight. Must be called before the buffer is freed. */
 static void drop_posted(struct client *c)
 {
     for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {

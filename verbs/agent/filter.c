@@ -120,8 +120,12 @@ static int compile_seccomp_filter(struct sock_filter *out, size_t cap, unsigned 
     if (rc < 0)
         return hw_fail(rc, "cannot compile the seccomp filter: %s", hw_errno_text(rc));
     ssize_t len = pread(fd, out, cap, 0);
-    if (len <= 0 || (size_t)len == cap || (size_t)len % sizeof(*out))
-        return hw_fail(-EIO, "cannot compile the seccomp filter: the program has an invalid size of %zd bytes", len);
+    if (len < 0)
+        return hw_fail(-errno, "cannot read the compiled seccomp filter: %s", hw_errno_text(errno));
+    if ((size_t)len == cap)
+        return hw_fail(-E2BIG, "the compiled seccomp filter has %zu bytes or more, which is too large", cap);
+    if (len == 0 || (size_t)len % sizeof(*out))
+        return hw_fail(-EIO, "the compiled seccomp filter has an invalid size of %zd bytes", len);
     *n = (unsigned short)((size_t)len / sizeof(*out));
     return 0;
 }

@@ -70,8 +70,7 @@ static pid_t number_in_proc(void)
     return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
-/* Range of user ids for brokers. systemd, containers and directory services do not assign ids from 0x70000000 to
- * 0x7fffffff (UIDS-GIDS of systemd). */
+/* Range of user ids for brokers, 0x70000000 to 0x7fffffff, which systemd leaves unused (UIDS-GIDS of systemd). */
 #define FIRST_USER 0x70000000u
 #define USERS      0x10000000u
 

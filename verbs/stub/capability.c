@@ -46,8 +46,8 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_AUDIT_WRITE, "it can write to the kernel's audit log, which shows why a broker ended"),
     LEAVES(CAP_AUDIT_CONTROL, "it can turn off the kernel's audit"),
     LEAVES(CAP_SETFCAP, "it can give capabilities to a program file, which another process may run"),
-    LEAVES(CAP_MAC_OVERRIDE, "it can bypass a security module that restricts it, the agent or brokers"),
-    LEAVES_ALL(CAP_MAC_ADMIN, "it can change the rules of a security module that restricts it, the agent or brokers"),
+    LEAVES(CAP_MAC_OVERRIDE, "it can bypass the rules of a security module that restrict it or protect the agent and the brokers"),
+    LEAVES_ALL(CAP_MAC_ADMIN, "it can change the rules of a security module that restrict it or protect the agent and the brokers"),
     LEAVES(CAP_SYSLOG, "it can read kernel addresses, and clear the kernel's log"),
     STAYS(CAP_WAKE_ALARM), /* allows timers that wake the machine */
     STAYS(CAP_BLOCK_SUSPEND), /* allows preventing the machine from suspending */

@@ -199,7 +199,9 @@ static int open_named_device(struct vb_lookups *l, const struct vb_lookup *q, st
     int rc = open_node(l, d, fd);
     if (rc == 0)
         rc = HW_MIN(f->watch = watch_device_node(l, *fd), 0);
-    return rc == -ENOENT ? hw_wrap(-ENODEV, "the device no longer exists") : rc;
+    if (rc == -ENOENT) /* this error would say that the name is not a device's */
+        return hw_wrap(-EIO, "the folder for device nodes no longer exists");
+    return rc == -ENXIO ? hw_wrap(-ENODEV, "the device no longer exists") : rc;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------ */

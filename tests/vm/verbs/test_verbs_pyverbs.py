@@ -141,7 +141,7 @@ def make_table(build, staged):
     ran = sorted(n for n, r in outcome["native"].items() if r[0] != "skipped")
     lines = ["# rdma-core's pyverbs tests, natively and brokered", "",
              "`tests/vm/verbs/test_verbs_pyverbs.py BUILD --table` generates this page. It runs the unmodified tests of Debian 12's rdma-core 44",
-             "on rdma_rxe, in a guest of the VM lab (Linux 7). The brokered runs are under `hawser verbs run` and in a crun container, with this policy:", "",
+             "on rdma_rxe, in a guest of the VM lab (Linux 7). The tests also run through the broker, under `hawser verbs run` and in a crun container, with this policy:", "",
              "```ini", *POLICY.splitlines(), "```", ""]
     good = [n for n in ran if outcome["native"][n][0] == "ok"]
     both = [sum(outcome[way].get(n, ("missing",))[0] == "ok" for n in good) for way in ("run", "crun")]
