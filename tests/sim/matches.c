@@ -551,7 +551,9 @@ static void make_node(struct world *w, struct node node[2], int side)
     if (hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                      &world_io, n, &w->limits, binding) < 0)
         abort();
-    n->peer.answer_in = 100000 * HW_MS; /* the simulator's network is not a healthy one */
+    for (unsigned i = 0; i < w->rails; i++)
+        hw_peer_pair(&n->peer, i, i / (1 + w->s->seed % 2)); /* alone, or two rails for a pair of NICs */
+    n->peer.answer_in = 100000 * HW_MS;                      /* the simulator's network is not a healthy one */
     w->side[side].session = &n->peer.session;
 }
 

@@ -231,6 +231,8 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
     if (hw_peer_init(&n->peer, &n->domain, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                      &world_io, n, &w->limits, binding) < 0)
         abort();
+    for (unsigned i = 0; i < w->rails; i++)
+        hw_peer_pair(&n->peer, i, i / (1 + w->s->seed % 2)); /* alone, or two rails for a pair of NICs */
     n->peer.patience = HW_TICK + sim_random(w->s, 4) * HW_MS;
     n->peer.by_reference = w->s->seed % 7 == 3;
     n->peer.relieved = 1;

@@ -329,6 +329,8 @@ static void make_node(struct world *w, struct node node[2], int side)
     if (hw_session_init(&n->session, side == 0, &w->side[side].loop[0], w->side[side].rail_loop, w->rails, &ops,
                         &world_io, n, &w->limits) < 0)
         abort();
+    for (unsigned i = 0; i < w->rails; i++)
+        hw_session_pair(&n->session, i, i / (1 + w->s->seed % 2)); /* alone, or two rails for a pair of NICs */
     for (uint32_t i = 0; i < n->n; i++) {
         struct parcel *q = &n->parcel[i];
         q->serial = i;
