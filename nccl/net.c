@@ -299,8 +299,8 @@ int hn_open(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
         if (!getenv(ours[i][0]))
             knobs[n++] = ours[i][1];
-    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads also poll
-     * after they had work. */
+    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads keep
+     * polling for a short time after they have had work. */
     struct hn_threads wanted = hn_threads_wanted();
     char threads[32];
     if (wanted.poll && !getenv("HAWSER_BUSY_US"))

@@ -30,7 +30,7 @@ static const struct command {
     {"sandbox", cmd_sandbox, "give a container NICs, a matching sysfs and NCCL settings, or take them back"},
     {"verbs", cmd_verbs, "run untrusted programs that use RDMA verbs, through a broker"},
     {"oci-hook", cmd_oci_hook, "a hook for OCI runtimes: moves NICs into a container, and back"},
-    {"devmem", cmd_devmem, "show, plan and undo bindings of NIC queues to device memory"},
+    {"devmem", cmd_devmem, "show and plan bindings of NIC queues to device memory, and undo hawserd's changes"},
     {"lab", cmd_lab, "make a cluster of network namespaces on this machine"},
     {"drill", cmd_drill, "disable a NIC under load, and measure the effect"},
     {"demo", cmd_demo, "demonstrate a failing NIC, a KV push and a mesh in a lab, and write a report"},

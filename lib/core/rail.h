@@ -166,9 +166,7 @@ struct hw_rail {
     _Atomic uint64_t heard;
     bool spared;         /* rails that are down can be started (ops.doubted); set before the rail starts */
     atomic_bool suspect; /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
-    /* Set by hw_rail_distrust(), by any thread: the rail gets no new data until it hears the peer at this time or
-     * later.
-     */
+    /* Set by hw_rail_distrust() on any thread: no new data until the peer is heard at this time or later. */
     _Atomic uint64_t quiet;
     atomic_bool asked;         /* set by hw_rail_ask() */
     struct hw_timer watch;     /* separates the flags below from the atomics above, which other threads write */

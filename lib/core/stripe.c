@@ -5,7 +5,8 @@
 /* A slow rail must finish within this fraction of the time that all rails together need to finish everything. The rest
  * is a reserve, because a delay of one rail delays the whole operation. */
 #define EARLY 0.85
-/* In seconds; a shorter time does not matter, and rails with little data have rates that are too low. */
+/* In seconds. A rail that will finish within this time takes work regardless of the others, because so short a delay
+ * does not matter, and because the measured rate of a rail with little data is lower than its true rate. */
 #define SOON 0.0005
 /* A rail with less than 1/LIKE of the best rate does not share work evenly with the best rail. */
 #define LIKE 8

@@ -179,8 +179,8 @@ static int grant_receive(struct hw_queue *q, struct hw_op *op)
     return 0;
 }
 
-/* Answers the peer's eager message `op`, which no receive takes. With error EAGAIN the peer must send the message
- * again, to this landing. With other errors no receive will take the message. */
+/* Rejects this copy of the peer's eager message `op`. With error EAGAIN a receive takes the message, and the peer must
+ * send it again, to this landing. With any other error, no receive will take the message. */
 static int answer_message(struct hw_peer *p, uint64_t queue, uint64_t op, uint32_t len, int error, uint64_t landing)
 {
     return hw_control_send_locked(

@@ -45,9 +45,10 @@ struct dr_nic {
     int ntuple;             /* n-tuple filters: 0 off, 1 on */
     int rules;              /* number of flow rules */
     int queues, queues_max; /* receive queues, including combined queues */
-    int combined_max;       /* maximum of combined queues; 0 if the driver has only separate receive queues */
-    int rss_queues;         /* number of distinct queues in the RSS indirection table */
-    int rss_last;           /* highest queue number in the RSS indirection table */
+    int combined_max; /* maximum number of combined queues; 0 if the driver has only separate receive queues; negative
+                         errno if unknown */
+    int rss_queues;   /* number of distinct queues in the RSS indirection table */
+    int rss_last;     /* highest queue number in the RSS indirection table */
     /* devmem_rc is 0 if devmem_pkts is valid. devmem_pkts is the sum of the NIC's statistics rx_devmem_pkts*, read
      * twice, moment_ms apart. */
     int devmem_rc;

@@ -334,8 +334,8 @@ void dr_pair_forward(struct dr_report *d)
             dr_say(d, DR_PASS, s, "connected");
         else if (l->forward == -ECONNREFUSED) {
             dr_say(d, DR_WARN, s, "refused: no program listens at %s, or a firewall refuses the connection", to);
-            dr_mend(
-                d, "hawser serve   # run on the other node, without --bind; or open the port of serve in the firewall");
+            dr_mend(d,
+                    "hawser serve   # run on the other node, without --bind; or open its port in that node's firewall");
         } else {
             dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
             dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # check ARP, VLAN, switch and firewall",

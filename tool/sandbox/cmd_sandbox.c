@@ -11,7 +11,7 @@ static const struct tool_action actions[] = {
      "rebuild a container's sysfs in a folder or with FUSE, or write its topology as NCCL's XML"},
     {"env", sandbox_env_main, "print the environment that a container's programs need, and why"},
     {"move", sandbox_move_main,
-     "move NICs, all of them or none, into a container's network namespace, with all their settings"},
+     "move NICs, all of them or none, into a container's network namespace, with their addresses, routes and rules"},
     {"restore", sandbox_restore_main, "return the NICs that `move` took, with all their settings"},
     {"watch", sandbox_watch_main, "wait until a container has ended, and then return its NICs"},
     {"status", sandbox_status_main, "show which containers have which NICs"},

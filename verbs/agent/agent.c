@@ -143,7 +143,7 @@ static void reap_broker(struct agent *a, unsigned i)
     if (over)
         SAY(a, HAWSER_LOG_INFO, "%s: broker process %d has ended", c->id, (int)c->pid);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == VB_JOINED)
-        SAY(a, HAWSER_LOG_INFO, "%s: the broker serves one more program of the container", c->id);
+        SAY(a, HAWSER_LOG_INFO, "%s: the container's broker now serves another program, too", c->id);
     else if (WIFSIGNALED(status))
         SAY(a, HAWSER_LOG_ERROR,
             "%s: broker process %d was killed by signal %d%s: RDMA calls of the container fail with ENOSYS", c->id,

@@ -389,7 +389,7 @@ static void executed(void)
     fake->go = 1;
     for (int i = 0; i < PROGRAMS; i++)
         is_int(prog_exit(&p[i]), 0, "(a program ends)");
-    ok(becomes("shared: the broker serves one more program of the container", 2),
+    ok(becomes("shared: the container's broker now serves another program, too", 2),
        "two have joined the first one's broker");
     is_int(agent_stop(&a), 0, "the agent ends well");
 }

@@ -54,12 +54,12 @@ static void write_commands(FILE *f)
 {
     const struct vb_command *c;
 
-    fputs(
-        "## Commands of INVOKE_WRITE\n"
-        "Lengths are those of CORE_IN and CORE_OUT in bytes. What a program gives beyond the longest must be 0, and is "
-        "cut off; a longer\nCORE_OUT is filled with 0.\n\n"
-        "| command | number | runs in | in | out | counted | besides |\n|---|---|---|---|---|---|---|\n",
-        f);
+    fputs("## Commands of INVOKE_WRITE\n"
+          "The columns \"in\" and \"out\" have the lengths of CORE_IN and CORE_OUT in bytes. A longer CORE_IN must "
+          "have zeros after "
+          "the greatest length,\nwhich are removed. A longer CORE_OUT is filled with zeros.\n\n"
+          "| command | number | runs in | in | out | counted | besides |\n|---|---|---|---|---|---|---|\n",
+          f);
     for (unsigned i = 0; (c = vb_schema_at(i)) != NULL; i++) {
         if (!is_write(c) || c->where == VB_REFUSED)
             continue;
@@ -81,13 +81,14 @@ static void methods(FILE *f)
 {
     const struct vb_command *c;
 
-    fputs(
-        "\n## Methods\n"
-        "A length is given where there is one; * marks what the kernel insists on, + a struct that may be longer; the "
-        "lengths of UHW_IN and\nUHW_OUT are the driver's. A memory address makes the application run the request "
-        "itself.\n\n"
-        "| object/method | name | runs in | counted | attributes |\n|---|---|---|---|---|\n",
-        f);
+    fputs("\n## Methods\n"
+          "An attribute's length is given if it has one. The kernel requires attributes with *, and an attribute with "
+          "+ may be "
+          "longer. The lengths of\nUHW_IN and UHW_OUT depend on the driver. If an attribute is a memory address, the "
+          "stub "
+          "makes the request in the application.\n\n"
+          "| object/method | name | runs in | counted | attributes |\n|---|---|---|---|---|\n",
+          f);
     for (unsigned i = 0; (c = vb_schema_at(i)) != NULL; i++) {
         if (is_write(c) || c->where == VB_REFUSED)
             continue;
@@ -111,7 +112,7 @@ static void refused(FILE *f)
 {
     const struct vb_command *c;
 
-    fputs("\n## Known, and refused\n| object/method | name | why |\n|---|---|---|\n", f);
+    fputs("\n## Known requests that are refused\n| object/method | name | why |\n|---|---|---|\n", f);
     for (unsigned i = 0; (c = vb_schema_at(i)) != NULL; i++) {
         if (c->where != VB_REFUSED)
             continue;
@@ -127,9 +128,12 @@ static void drivers(FILE *f)
 {
     const struct vb_driver *d;
 
-    fputs("\n## What drivers add\nOf UHW_OUT more is cut off, and never to less than 64 bytes; a command that is not "
-          "here takes no UHW_IN. \"By INVOKE_WRITE\": the library\nis told EPROTONOSUPPORT, and asks so.\n",
-          f);
+    fputs(
+        "\n## What drivers add\nA longer UHW_OUT is cut to the length in the table, but not below 64 bytes. Commands "
+        "that a "
+        "driver's table does not list have no UHW_IN.\n\"by INVOKE_WRITE\": the method fails with EPROTONOSUPPORT, and "
+        "the library then uses the command of INVOKE_WRITE.\n",
+        f);
     for (unsigned i = 0; (d = vb_driver_at(i)) != NULL; i++) {
         fprintf(f,
                 "\n### %s (driver %u)%s\n| command | UHW_IN | UHW_OUT | runs in | addresses |\n|---|---|---|---|---|\n",
@@ -151,16 +155,14 @@ static void drivers(FILE *f)
 static void document(FILE *f)
 {
     fputs("<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
-          "# What a program may say to a verbs device\n\n"
-          "Written by `tests/verbs/schema/verbs_schema_doc.c` from the tables of `verbs/schema/schema_*.c`; "
-          "`house-verbs-schema` fails where it is old.\n\n"
-          "What is not in here the program gets EOPNOTSUPP for; so it does for an attribute that is not in here and "
-          "marked "
-          "mandatory, but\nEPROTONOSUPPORT, as from a kernel that is older. What is not mandatory is left out. "
-          "\"Broker\": it "
-          "runs there, on the application's open\nfile; \"application\": in the application's own memory, by the stub. "
-          "What a "
-          "policy says comes on top.\n\n",
+          "# Requests that a program may make to a verbs device\n\n"
+          "`tests/verbs/schema/verbs_schema_doc.c` writes this page from the tables of `verbs/schema/schema_*.c`; "
+          "`house-verbs-schema` fails if the page is out of date.\n\n"
+          "A request that is not listed fails with EOPNOTSUPP. An attribute that is not listed makes the request fail "
+          "with "
+          "EPROTONOSUPPORT if it is\nmarked mandatory, as with an older kernel, and otherwise is removed. A policy can "
+          "forbid more. The column \"runs in\" says \"broker\" if the broker\nmakes the request, on the application's "
+          "open file, and \"application\" if the stub makes it in the application's address space.\n\n",
           f);
     write_commands(f);
     methods(f);
