@@ -140,7 +140,7 @@ def make_table(build, staged):
         outcome.update(found)
     ran = sorted(n for n, r in outcome["native"].items() if r[0] != "skipped")
     lines = ["# rdma-core's pyverbs tests, natively and brokered", "",
-             "`tests/vm/verbs/test_verbs_pyverbs.py BUILD --table` generates this page. It runs the unmodified tests of Debian 12's rdma-core 44",
+             "`tests/vm/verbs/test_verbs_pyverbs.py BUILD --table` generates this page. The script runs the unmodified tests of Debian 12's rdma-core 44",
              "on rdma_rxe, in a guest of the VM lab (Linux 7). The tests also run through the broker, under `hawser verbs run` and in a crun container, with this policy:", "",
              "```ini", *POLICY.splitlines(), "```", ""]
     good = [n for n in ran if outcome["native"][n][0] == "ok"]
