@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REQUEST_MAX (72 << 10) /* bytes; a single attribute has at most 64 KiB */
+#define REQUEST_MAX (72 << 10) /* size of a request's buffer, in bytes; a single attribute has at most 64 KiB */
 
 static struct nlmsghdr *put_link(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint16_t flags)
 {
@@ -131,7 +131,7 @@ int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
     if (rc < 0)
         return rc;
-    /* since Linux 5.9, and only if there are reasons */
+    /* The kernel reports this attribute since Linux 5.9, and only if there are reasons. */
     rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out);
     return rc == -EOPNOTSUPP ? 0 : rc;
 }

@@ -423,7 +423,7 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
-/* Copies the main table's IPv4 routes through a gateway on this device into another table of the container. */
+/* Copies the main table's IPv4 routes through a single gateway on this device into another table of the container. */
 static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 {
     for (size_t i = 0; i < m->j.n; i++) {

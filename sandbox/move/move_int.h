@@ -65,7 +65,8 @@ int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, stru
 /* ---- restore (move_restore.c) -------------------------------------------------------------------- */
 
 /* Restores everything in j, and then removes the pin and the journal. With forget, removes them even if something was
- * not restored. */
+ * not restored. Removes nothing if the restore cannot begin, for example with -EXDEV outside the namespace that the
+ * NICs come from. */
 int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
                  unsigned *lost);
 

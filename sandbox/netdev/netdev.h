@@ -16,7 +16,7 @@
  * valid lengths. */
 bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len);
 
-/* Parses a message that sb_msg_ok() has accepted. */
+/* Parses a link message that sb_msg_ok() has accepted. */
 void sb_link_parse(const struct nlmsghdr *h, struct sb_link *out);
 /* Returns the index of the device that an address or neighbour belongs to. */
 int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h);

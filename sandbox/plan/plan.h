@@ -57,9 +57,9 @@ struct sbx_plan {
 
 /* Makes the plan. Fails with -EINVAL for an invalid list, regular expression or bootstrap address, -ENODEV for a NIC or
  * GPU that this node lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other
- * settings leave out, and -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC and no RDMA device is
- * left and neither list is "none"; the plan is then complete and has the reasons. The caller frees the plan in any
- * case. The snapshot must outlive the plan. */
+ * settings leave out, -EADDRNOTAVAIL because of require_ipv4, or -ENOMEM. Fails with -ENXIO if no NIC and no RDMA
+ * device is left and neither list is "none"; the plan is then complete and has the reasons. The caller frees the plan
+ * in any case. The snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 

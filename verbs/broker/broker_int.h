@@ -8,8 +8,9 @@
 #include "verbs/stub/inject.h"
 #include "verbs/stub/notify.h"
 
-#define VB_OPENS_MAX  4096 /* open files of a container; inotify's queue holds 16384 events by default */
-#define VB_CACHE      64   /* maximum number of cached descriptors; a power of two */
+/* Maximum number of device files that a container has open. inotify's queue holds 16384 events by default. */
+#define VB_OPENS_MAX  4096
+#define VB_CACHE      64 /* maximum number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
 #define VB_KEPT_MAX   64 /* maximum number of results that are kept because they could not be delivered */
 #define VB_KEPT_NS    (10000 * HW_MS)
@@ -18,11 +19,14 @@
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
 #define VB_BARREN_NS  (1000 * HW_MS) /* time until a thread whose stub ended before its first call may get another */
-/* Number of requests of a container that may wait for stubs. The broker keeps a descriptor and the inputs of each. */
-#define VB_JOBS_MAX      4096
-#define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */
+/* Maximum number of requests of a container that wait for stubs. The broker keeps a descriptor and the inputs of
+ * each. */
+#define VB_JOBS_MAX 4096
+/* Maximum number of listeners of a container: one for its first program and one for each running exec. */
+#define VB_LISTENERS_MAX 1024
 /* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
- * lead to a refusal. If both apply, the kernel lists the objects again regardless of the age. */
+ * lead to a refusal. If they are in doubt and would lead to a refusal, the kernel lists the objects again regardless of
+ * the age. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
@@ -53,7 +57,7 @@ struct vb_context {
     /* Number of requests that stubs run or will run. Their objects are counted, but may not exist yet. */
     unsigned running;
     bool doubt;     /* the counts may be too high */
-    uint64_t asked; /* time of the kernel's last list of objects */
+    uint64_t asked; /* time of the kernel's last list of objects, or of the context's creation */
 };
 
 /* A descriptor that was fetched from an application. `mine` referred to the same open file as descriptor `theirs` of
@@ -196,7 +200,8 @@ int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 /* kept.c */
 /* Keeps the result rc of r after the program was interrupted. */
 void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r, int rc);
-/* Answers a call with a kept result if the program has repeated the same call. Returns false otherwise. */
+/* Answers a call with a kept result and returns true if the thread has repeated the same call. Otherwise returns false,
+ * and destroys the object of any request whose result is kept for this thread. */
 bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
                   const struct vb_request *r);
 void vb_kept_sweep(struct vb_broker *b, bool all);

@@ -448,8 +448,8 @@ static void end_stub(struct tracer *t)
         resume_tracee(t->stub, PTRACE_CONT, &status);
 }
 
-/* Undoes the injection and makes the thread's call fail with rc. Sealed mappings remain, because they cannot be
- * removed. */
+/* Undoes the injection, and makes the thread's call fail with rc unless a signal has interrupted the call. Sealed
+ * mappings remain, because they cannot be removed. */
 static void undo_injection(struct tracer *t, int rc)
 {
     t->undoing = true;
