@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Base for the routing tables of routes by source. The NIC's index in the container is added. */
+/* Base for the numbers of the routing tables for routes by source. The NIC's index in the container is added. */
 #define TABLE_BASE 10000
 
 struct mover {

@@ -28,7 +28,7 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder,
 /* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
  * if none of these refers to the namespace. */
 int sb_ns_find(const struct sb_journal *j, int dir, const char *id, struct sb_ns *n);
-/* Returns true if the file at path refers to that namespace. */
+/* Returns true if the file at path refers to the namespace with this id. */
 bool sb_ns_at(const char *path, const struct sb_ns_id *id);
 /* Returns true if a process is in the namespace. */
 bool sb_ns_inhabited(const struct sb_ns_id *id);

@@ -113,7 +113,7 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */
 
-/* Adds a record for each sysctl of a device's IPv4, IPv6 and MPLS folders that can be read and written. */
+/* Adds a record for each sysctl that can be read and written in a device's IPv4, IPv6 and MPLS folders. */
 int sb_sysctl_read(struct sb_journal *j, int nic, const char *name);
 /* Sets the device's sysctls that differ from j's records. */
 int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struct sb_faults *f);

@@ -240,8 +240,8 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     return j->rc;
 }
 
-/* Returns true if an entry of the original profile permits the call, at least with certain arguments. If refused is
- * true, returns true if an entry refuses the call whatever its arguments are. */
+/* Returns true if an entry of the original profile permits the call, at least with certain arguments. With refused,
+ * returns true if an entry refuses the call whatever its arguments are. */
 static bool is_call_named(const json_t *entries, const char *call, bool refused)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {

@@ -18,7 +18,8 @@
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-#define VB_BARREN_NS  (1000 * HW_MS) /* time until a thread whose stub ended before its first call may get another */
+/* Time until a thread whose stub ended before its first call may get another stub. */
+#define VB_BARREN_NS (1000 * HW_MS)
 /* Maximum number of requests of a container that wait for stubs. The broker keeps a descriptor and the inputs of
  * each. */
 #define VB_JOBS_MAX 4096
@@ -224,8 +225,8 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
  * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
-/* Queues a copy of r for the stub. The notification is answered when the stub has run the copy, or at once if the
- * broker is out of memory or descriptors. */
+/* Queues a copy of r for the stub. The notification is answered when the stub has run the copy and has copied the
+ * results, or at once if the broker is out of memory or descriptors. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
 /* Makes the program's stub copy the results of r, which ended with rc, to the program. The notification is answered
