@@ -94,7 +94,7 @@ static int check_movable_nics(struct mover *m)
 }
 
 /* Checks that none of the NICs to move belongs to container id. Such a NIC may be here if that container's move or
- * restore was interrupted or failed. */
+ * restore was interrupted or failed. Only logs a journal that cannot be read. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};

@@ -175,8 +175,8 @@ void vb_open(struct vb_broker *b, const struct vb_call *call);
 void vb_ioctl(struct vb_broker *b, const struct vb_call *call);
 /* Runs r in the broker on the device fd. Returns the kernel's result (0 or more), or -errno. */
 int vb_run_here(struct vb_broker *b, int fd, struct vb_request *r);
-/* Completes a request that ended with rc, after vb_settle(): delivers its results and answers its notification. fd is
- * the broker's descriptor of the device. */
+/* Completes a request that ended with rc, after vb_settle(): delivers its results and answers its notification, or
+ * keeps the results if the program was interrupted. fd is the broker's descriptor of the device. */
 void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, struct vb_request *r,
                int rc);
 /* Reports a refusal to the operator. rule and text are the reason. */
@@ -216,7 +216,7 @@ void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
  * unknown. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
-/* Destroys the object that r has created. */
+/* Destroys the object that r has created, if there is one. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
@@ -229,8 +229,9 @@ int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_con
  * results, or at once if the broker is out of memory or descriptors. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
-/* Makes the program's stub copy the results of r, which ended with rc, to the program. The notification is answered
- * afterwards. */
+/* Makes the program's stub copy the results of r, which ended with rc, to the program, and then answers the
+ * notification. Keeps the results if the program was interrupted. Without a stub or enough memory, destroys the object
+ * that r has created and answers with an error. */
 void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, const struct vb_request *r,
              int rc);
 /* Handles a call of a stub. Returns false if the call is not from a stub. */
