@@ -154,7 +154,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     return talk_link(a, d, h);
 }
 
-/* ---- what a kind of device has --------------------------------------------------------------------------- */
+/* ---- kind-specific settings ------------------------------------------------------------------------------ */
 
 /* The settable attributes of those kinds of devices that containers get. Other attributes may be the kernel's state. */
 static const struct {

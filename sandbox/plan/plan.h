@@ -15,10 +15,10 @@ struct sbx_want {
     /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1"; NULL for all suitable NICs */
     const char *nics;
     const char *only;      /* the tenant's choice among these, in the same form; NULL or "all" for all of them */
-    const char *gpus;      /* such as "0-3,6" or "none"; NULL or "all" for all */
+    const char *gpus;      /* GPUs to use, such as "0-3,6" or "none"; NULL or "all" for all */
     const char *exclude;   /* extended regular expression for netdevs; NULL for the default above, "" for none */
     const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
-    /* peer that was asked, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
+    /* peer that was asked for its NICs, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
     const char *peer;
     const char *bootstrap; /* the address at which the nodes meet; its NIC stays outside; NULL if not specified */
     bool require_ipv4;     /* treat a NIC without an IPv4 address as an error */

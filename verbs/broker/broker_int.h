@@ -37,7 +37,8 @@ struct vb_call {
     struct seccomp_notif n;
 };
 
-/* A device, and what the container has on it. Kept when the device is removed, because its contexts may still exist. */
+/* A device, with the rules for the container and its usage. Kept when the device is removed, because its contexts may
+ * still exist. */
 struct vb_slot {
     struct vb_device device;
     struct vb_tracer *tracer;
@@ -98,7 +99,7 @@ struct vb_worker {
     int listener;
     struct vb_stub stub;
     struct vb_job *running;
-    int device;      /* the device at VB_STUB_FD in the stub's table, or -1 */
+    int device;      /* the broker's descriptor of the device at VB_STUB_FD in the stub's table, or -1 */
     uint64_t used;   /* time when the device was last used */
     unsigned given;  /* how many descriptors of a request are in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */

@@ -84,7 +84,7 @@ struct vb_stub {
                         VB_WINDOW_CODE */
     uint8_t *mine;   /* the broker's mapping of VB_MINE_SIZE bytes, all writable */
     int file;        /* the window's file, or -1 after the stub has got it at VB_STUB_FILE */
-    uint64_t parked; /* notification of the waiting call, or 0 if the stub is running */
+    uint64_t parked; /* id of the parked call's notification, or 0 if the stub is running */
     bool dead;
     /* A pidfd of the stub or, if thread_folder is true, its folder in /proc. When the stub has ended, tid may be
      * reused. */
