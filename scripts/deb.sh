@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages from this folder's sources and checks them with lintian.
+# Builds the Debian packages from this source tree and checks them with lintian.
 #   scripts/deb.sh BUILD DIST [VERSION]
 # BUILD: a separate folder. DIST: the folder for the packages. VERSION: replaces the version in debian/changelog, for tests of
 # upgrades.
@@ -13,7 +13,7 @@ mkdir -p "$build" "$dist"
 build=$(cd "$build" && pwd) dist=$(cd "$dist" && pwd)
 log=$build/log
 
-# The folder is always the same, because ccache's results depend on its name.
+# The sources are always copied to the same folder, because ccache's results depend on the folder's name.
 rm -rf "$build"/hawser "$build"/*.deb "$build"/*.changes
 mkdir "$build/hawser"
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then

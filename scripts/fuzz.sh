@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the named fuzz targets of a build folder, or all, each for RUNS inputs or FUZZ_SECONDS (default 300), beginning with its
-# corpus. Runs as many targets in parallel as there are CPUs. The last line is "N passed, N failed, N skipped". New inputs are
-# stored in BUILD/fuzz-out/fuzz_TARGET, and crashes in BUILD/fuzz-out/crash-fuzz_TARGET-*.
+# Runs the named fuzz targets of a build folder, or all, each for RUNS inputs or FUZZ_SECONDS seconds (default 300), whichever
+# ends first, beginning with its corpus. Runs as many targets in parallel as there are CPUs. The last line is
+# "N passed, N failed, N skipped". New inputs are stored in BUILD/fuzz-out/fuzz_TARGET, and crashes in
+# BUILD/fuzz-out/crash-fuzz_TARGET-*.
 #   scripts/fuzz.sh BUILD RUNS [TARGET...]
 set -u
 build=$1 runs=$2
@@ -10,7 +11,7 @@ shift 2
 source=$(dirname "$0")/..
 out=$build/fuzz-out
 
-run_target() { # EXE; prints one line, or the end of the log after a failure
+run_target() { # EXE; prints one line and the target's notes, or the end of the log after a failure
     local name corpus start did
     name=$(basename "$1")
     corpus=$source/fuzz/corpus/${name#fuzz_}

@@ -56,7 +56,8 @@ tidy <"$build/lint-alone"
 # and takes three times as long.
 tidy --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000 \
     --extra-arg=-include --extra-arg="$PWD/scripts/analyzer.h" --extra-arg="-I$PWD/lib" <"$build/lint-rest"
-# The analyzer takes nine tenths of the time. It is off for tests, because sanitizers check these while they run.
+# The analyzer takes nine tenths of the time. It is off for tests, fuzz targets and benchmarks; sanitizers check the tests and
+# fuzz targets while they run.
 tidy --checks=-clang-analyzer-* --extra-arg="-I$PWD/lib" <"$build/lint-tests"
 # clang-tidy prints the number of suppressed warnings to stderr. The rest of stderr is error messages.
 grep -v 'warnings\? \(generated\|treated\)\|^Suppressed\|^Use -header-filter' "$build/lint-stderr" >&2

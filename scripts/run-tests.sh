@@ -24,8 +24,9 @@ export MESON_TESTTHREADS
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan.supp}"
 
-# A plugin's process is a fork of a program with threads. In the child, glibc frees the threads' stacks, and other memory may be
-# mapped where ASan still assumes stacks, which leads to false reports. A large stack cache keeps the stacks mapped.
+# hawser runs a net plugin in a fork of a program that may have threads. In the child, glibc frees these threads' stacks, and
+# other memory may be mapped where ASan still assumes stacks, which leads to false reports. A large stack cache keeps the stacks
+# mapped.
 if meson introspect --buildoptions "$build" | grep -q '"value": "address'; then
     export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.pthread.stack_cache_size=4294967296}"
 fi

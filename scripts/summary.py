@@ -4,8 +4,8 @@
 failure, and then the line "N passed, N failed, N skipped". Exits with status 1 if a test failed or none was run. Also detects
 failures that meson's exit-code protocol cannot: TAP that ends before its plan, and a "not ok" in a program that exits 0.
 
-    summary.py LOG [AGAIN]    AGAIN is the log of tests that were run again, and its results count for these tests. A line
-                              "unstable: ..." reports each test that failed first and then passed, and needs a fix.
+    summary.py LOG [AGAIN]    AGAIN is the log of tests that were run again, and its results count for these tests. A test
+                              that failed first and then passed is reported as "unstable: ..." and needs a fix.
     summary.py --again LOG    prints the tests to run again: those that failed without a sanitizer's report, because such a
                               report is a fault even if it occurs only once"""
 import json

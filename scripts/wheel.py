@@ -110,8 +110,8 @@ def collect_native(glibc, build):
 
 
 def make_by_name(glibc, build):
-    """Builds libnccl-net.so, which only depends on the plugin next to it. A wheel cannot contain links, and a second copy
-    of the plugin would be a second plugin."""
+    """Builds libnccl-net.so, which contains only a dependency on the plugin next to it. A wheel cannot contain links, and a
+    second copy of the plugin would be a second plugin."""
     made = build / "libnccl-net.so"
     run("gcc", f"-B{glibc}", "-shared", "-nostdlib", "-o", made, "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-Wl,-soname,libnccl-net.so",
         f"-L{build / 'nccl'}", "-l:libnccl-net-hawser.so")

@@ -104,7 +104,8 @@ static const struct sb_attr table[] = {
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-#define BLOB_MAX (4u << 20) /* bytes; RULES_MAX flow rules (attr_ioctl.c) take about 3 MiB */
+/* Maximum size of a value, in bytes. RULES_MAX flow rules (attr_ioctl.c) take about 3 MiB. */
+#define BLOB_MAX (4u << 20)
 
 int sb_blob_put(struct sb_blob *b, const void *data, size_t n)
 {
@@ -295,8 +296,8 @@ static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
                    : hw_fail(-EIO, "the kernel accepted the value but reports a different one");
 }
 
-/* Several rounds are needed, because setting one attribute may change another or require another: a queueing discipline
- * requires its class. */
+/* Maximum number of rounds. Several are needed, because setting one attribute may change another or require another:
+ * for example, a queueing discipline that is attached to a traffic class requires this class. */
 #define ROUNDS 4
 
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,

@@ -38,7 +38,7 @@ struct sb_dev {
     struct sb_attr_kernel *k;
     int index;
     char name[IFNAMSIZ];
-    int folder; /* the device's folder in sysfs; -1 if none */
+    int folder; /* descriptor of the device's folder in sysfs; -1 if none */
 };
 
 int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys);

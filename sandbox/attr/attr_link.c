@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REQUEST_MAX (72 << 10) /* bytes; a single attribute has at most 64 KiB */
+#define REQUEST_MAX (72 << 10) /* size of a request's buffer, in bytes; a single attribute has at most 64 KiB */
 
 static struct nlmsghdr *put_link(char buf[REQUEST_MAX], const struct sb_dev *d, uint16_t type, uint16_t flags)
 {
@@ -131,7 +131,7 @@ int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
     if (rc < 0)
         return rc;
-    /* since Linux 5.9, and only if there are reasons */
+    /* The kernel reports this attribute since Linux 5.9, and only if there are reasons. */
     rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out);
     return rc == -EOPNOTSUPP ? 0 : rc;
 }
@@ -154,7 +154,7 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
     return talk_link(a, d, h);
 }
 
-/* ---- what a kind of device has --------------------------------------------------------------------------- */
+/* ---- kind-specific settings ------------------------------------------------------------------------------ */
 
 /* The settable attributes of those kinds of devices that containers get. Other attributes may be the kernel's state. */
 static const struct {
@@ -204,7 +204,7 @@ int sb_read_kind(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     return read_link_attr(d, IFLA_LINKINFO, 0, take_kind, out);
 }
 
-/* Adds a VLAN device's priorities. Those that did not exist before are set to 0, which means none. */
+/* Adds a VLAN device's priorities to a request. Priorities that did not exist before are set to 0, which means none. */
 static void put_priorities(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now, uint16_t type)
 {
     struct nlattr *nest = mnl_attr_nest_start(h, type | NLA_F_NESTED);
@@ -238,8 +238,8 @@ static const struct nlattr *find_nested(const struct nlattr *nest, int type)
     return NULL;
 }
 
-/* Adds the changes that turn a VLAN device's settings `now` into `was`. The kernel reports the mask of the flags as all
- * ones, but does not accept this mask in a request. */
+/* Adds to a request the changes that turn a VLAN device's settings `now` into `was`. The kernel reports the mask of the
+ * flags as all ones, but does not accept this mask in a request. */
 static void put_vlan(struct nlmsghdr *h, const struct nlattr *was, const struct nlattr *now)
 {
     const struct nlattr *x = find_nested(was, IFLA_VLAN_FLAGS), *y = find_nested(now, IFLA_VLAN_FLAGS);
@@ -454,7 +454,7 @@ static int read_dcb_result(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Sends the attributes of `of` that are missing or different in `but`. If only is not 0, sends no attribute of another
+/* Sends the attributes of `of` that are missing or different in `but`. If only is not 0, sends only attributes of this
  * type. */
 static int send_dcb(const struct sb_attr *a, struct sb_dev *d, uint8_t cmd, const struct sb_blob *of,
                     const struct sb_blob *but, int only)

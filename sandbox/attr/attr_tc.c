@@ -191,8 +191,8 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
     return same;
 }
 
-/* Replaces values that the kernel reports by those that it accepts in a request. Removes the flags that report whether
- * a filter is in hardware. htb reports its full version but expects only the major version. */
+/* Replaces values that the kernel reports with those that it accepts in a request. Removes the flags that report
+ * whether a filter is in hardware. htb reports its full version but expects only the major version. */
 static void fix_up(struct nlmsghdr *h)
 {
     static const struct {

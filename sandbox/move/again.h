@@ -10,7 +10,8 @@
 
 #include "sandbox/plan/plan.h"
 
-#define SBX_AGAIN_MS  3000 /* ms; the kernel creates GIDs in a work queue (drivers/infiniband/core/roce_gid_mgmt.c) */
+/* Maximum time to wait for GIDs, which the kernel creates in a work queue (drivers/infiniband/core/roce_gid_mgmt.c). */
+#define SBX_AGAIN_MS  3000
 #define SBX_STABLE_MS 200
 
 /* Waits until the planned RDMA devices have at least as many GIDs for RoCE v2 over IPv4 as before the move and their

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Base for the routing tables of routes by source. The NIC's index in the container is added. */
+/* Base for the numbers of the routing tables for routes by source. The NIC's index in the container is added. */
 #define TABLE_BASE 10000
 
 struct mover {
@@ -94,7 +94,7 @@ static int check_movable_nics(struct mover *m)
 }
 
 /* Checks that none of the NICs to move belongs to container id. Such a NIC may be here if that container's move or
- * restore was interrupted or failed. */
+ * restore was interrupted or failed. Only logs a journal that cannot be read. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
@@ -423,7 +423,7 @@ static bool has_shared_network(const struct sb_journal *j, size_t at)
     return shared;
 }
 
-/* Copies the main table's IPv4 routes through a gateway on this device into another table of the container. */
+/* Copies the main table's IPv4 routes through a single gateway on this device into another table of the container. */
 static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 {
     for (size_t i = 0; i < m->j.n; i++) {

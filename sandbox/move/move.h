@@ -76,11 +76,11 @@ struct sb_restore_options {
  * later call continues. */
 int sb_restore(const struct sb_restore_options *o, unsigned *lost);
 
-/* Waits until the container has ended, and then restores. If the namespace was specified as a process, the container
- * has ended when the process has. Otherwise it has ended when the namespace's path is gone or belongs to another
- * namespace, and no process is in the namespace. stop_fd is -1 or a file descriptor; when it becomes readable, returns
- * -ECANCELED without restoring. Fails with -ENOENT if there is no journal. Also returns 0 if another process has
- * restored meanwhile. */
+/* Waits until the container has ended, and then restores. If the namespace was specified by a process (its PID or its
+ * path in /proc), the container has ended when the process has. Otherwise it has ended when the namespace's path is
+ * gone or belongs to another namespace, and no process is in the namespace. stop_fd is -1 or a file descriptor; when it
+ * becomes readable, returns -ECANCELED without restoring. Fails with -ENOENT if there is no journal. Also returns 0 if
+ * another process has restored meanwhile. */
 int sb_watch(const struct sb_restore_options *o, int stop_fd, unsigned *lost);
 
 enum sb_state {

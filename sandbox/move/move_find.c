@@ -44,8 +44,8 @@ static int match_hardware_link(const struct sb_link *l, void *arg)
     return 0;
 }
 
-/* Number of scans. A container that keeps renaming its devices can hide a device from a single scan of all names, but
- * hardly from several. */
+/* Maximum number of scans. A container that keeps renaming its devices can hide a device from a single scan of all
+ * names, but hardly from several. */
 #define LOOKS 5
 
 static int find_by_ident(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)

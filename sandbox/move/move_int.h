@@ -12,7 +12,7 @@
 
 struct sb_ns {
     int fd;  /* -1 if there is none */
-    int sys; /* the namespace's sysfs; -1 if not opened yet, see sb_ns_sysfs() */
+    int sys; /* descriptor of the namespace's sysfs; -1 if not opened yet, see sb_ns_sysfs() */
     struct hw_netlink rt;
     struct sb_ns_id id;
 };
@@ -28,7 +28,7 @@ int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder,
 /* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
  * if none of these refers to the namespace. */
 int sb_ns_find(const struct sb_journal *j, int dir, const char *id, struct sb_ns *n);
-/* Returns true if the file at path refers to that namespace. */
+/* Returns true if the file at path refers to the namespace with this id. */
 bool sb_ns_at(const char *path, const struct sb_ns_id *id);
 /* Returns true if a process is in the namespace. */
 bool sb_ns_inhabited(const struct sb_ns_id *id);
@@ -65,7 +65,8 @@ int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, stru
 /* ---- restore (move_restore.c) -------------------------------------------------------------------- */
 
 /* Restores everything in j, and then removes the pin and the journal. With forget, removes them even if something was
- * not restored. */
+ * not restored. Removes nothing if the restore cannot begin, for example with -EXDEV outside the namespace that the
+ * NICs come from. */
 int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
                  unsigned *lost);
 

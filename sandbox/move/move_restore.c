@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Restores NICs from the container. The journal describes the previous state. This code restores that state from any
- * current state, and may be repeated after any interruption. The only state of its own is the journal's record that the
- * restore has begun (SB_BACK).
+ * current state, and may be repeated after any interruption. It keeps no state except the
+ * journal's record that the restore has begun (SB_BACK).
  */
 #include "sandbox/attr/attr.h"
 #include "sandbox/move/move.h"
@@ -46,8 +46,8 @@ static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_l
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Returns a device that is not the NIC to the namespace that it came from, down and without addresses, as it arrived.
- * Always fails with -ENODEV. */
+/* Moves a device that is not the NIC back to the namespace `to`, from which it came, down and without addresses, as it
+ * arrived. Always fails with -ENODEV. */
 static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
     const char *name = b->j->nic[i].link.name;

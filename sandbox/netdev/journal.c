@@ -60,7 +60,7 @@ void sb_journal_free(struct sb_journal *j)
 
 /* ---- what a record says ------------------------------------------------------------------------ */
 
-/* Parses numbers separated by single spaces from *text on, and moves *text past the last number. */
+/* Parses n numbers, separated by single spaces, at *text, and moves *text past the last number. */
 static bool parse_record_numbers(const char **text, uint64_t *out, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal of a move. It contains the previous state, and then each step, which is written before the step is taken.
- * Each container has one file, ID.journal, with lines of the form
+ * The journal of a move. It contains the previous state, and then the steps. Each container has one file, ID.journal,
+ * with lines of the form
  *
  *     CRC KIND NIC PAYLOAD
  *
@@ -25,7 +25,7 @@ enum sb_kind {
     SB_HOST,     /* "DEV INO COOKIE" of the namespace that the NICs come from */
     SB_NETNS,    /* "DEV INO COOKIE PATH" of the container's namespace */
     SB_HOLDER,   /* "PID START": the process that represents the container, and its start time in /proc/PID/stat */
-    SB_TAKEN,    /* CLOCK_BOOTTIME in seconds when the following records were read; lifetimes continue to run */
+    SB_TAKEN,    /* CLOCK_BOOTTIME in seconds; lifetimes of the addresses and routes below count from this time */
     SB_LINK,     /* RTM_NEWLINK; begins the next NIC */
     SB_IDENT,    /* number of the NIC's folder in sysfs, see ident.h */
     SB_ATTR,     /* "NAME HEX": another attribute of the device, see attr.h */
@@ -130,7 +130,7 @@ char *sb_journal_text(const struct sb_journal *j, size_t *len, uint32_t *crc);
 /* Checks a container's ID. Returns 0 or -EINVAL. */
 int sb_id_check(const char *id);
 /* Opens the folder of the journals, which is SB_JOURNAL_DIR if dir is NULL. With make, creates it if it is missing.
- * Returns a file descriptor, -ENOENT or -errno. */
+ * Returns a file descriptor or -errno, for example -ENOENT if the folder is missing. */
 int sb_dir_open(const char *dir, bool make);
 /* Locks the folder until fd is closed. Fails with -EBUSY if the lock is not free within a minute. */
 int sb_dir_lock(int fd);

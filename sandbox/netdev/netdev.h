@@ -16,7 +16,7 @@
  * valid lengths. */
 bool sb_msg_ok(enum sb_kind kind, const struct nlmsghdr *h, size_t len);
 
-/* Parses a message that sb_msg_ok() has accepted. */
+/* Parses a link message that sb_msg_ok() has accepted. */
 void sb_link_parse(const struct nlmsghdr *h, struct sb_link *out);
 /* Returns the index of the device that an address or neighbour belongs to. */
 int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h);
@@ -113,7 +113,7 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
 /* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */
 
-/* Adds a record for each sysctl of a device's IPv4, IPv6 and MPLS folders that can be read and written. */
+/* Adds a record for each sysctl that can be read and written in a device's IPv4, IPv6 and MPLS folders. */
 int sb_sysctl_read(struct sb_journal *j, int nic, const char *name);
 /* Sets the device's sysctls that differ from j's records. */
 int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struct sb_faults *f);

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define REQUEST_MAX 1024
-/* ms. An IPv6 route with a preferred source must wait for the duplicate address detection of this source, which takes a
- * second or two. */
+/* Maximum wait for duplicate address detection, in ms. The kernel refuses an IPv6 route with a preferred source until
+ * the detection for this source has ended, which takes a second or two. */
 #define DAD_MS 4000
 
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...)
@@ -61,7 +61,8 @@ int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, i
     return hw_netlink_talk(rt, h, NULL, NULL, what);
 }
 
-#define NAMES_MAX (72u << 10) /* 64 KiB of names (rtnl_alt_ifname() in net/core/rtnetlink.c) and a header */
+/* Size of a request, in bytes: up to 64 KiB of names (rtnl_alt_ifname() in net/core/rtnetlink.c) and a header. */
+#define NAMES_MAX (72u << 10)
 
 /* Copies a device's list of alternative names, if there is one, into a request. */
 static int take_names(const struct nlmsghdr *h, void *arg)

@@ -411,7 +411,7 @@ static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, 
     return put_rtnl_attr(h, cap, IFA_LABEL, label, strlen(label) + 1);
 }
 
-/* Returns the seconds that are left of v. UINT32_MAX means forever. */
+/* Returns the rest of a lifetime v after `elapsed`, in seconds. UINT32_MAX means forever. */
 static uint32_t left_of(uint32_t v, uint64_t elapsed)
 {
     return v == UINT32_MAX ? v : v > elapsed ? (uint32_t)(v - elapsed) : 0;
@@ -450,7 +450,7 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
             (void)each_hop(copy, map_hop, &s);
         rc = s.rc;
     } else if (kind == SB_ROUTE && type == RTA_CACHEINFO) {
-        /* For an expiring route, reports are in clock ticks and requests are in seconds. */
+        /* The kernel reports the lifetime of a route in clock ticks, but expects seconds in a request. */
         struct rta_cacheinfo c;
         memcpy(&c, data, sizeof(c));
         if (c.rta_expires == 0 || family != AF_INET6)

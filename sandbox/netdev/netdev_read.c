@@ -113,7 +113,7 @@ struct sink {
     enum sb_kind kind;
 };
 
-/* Returns the NIC with this index, or -1. */
+/* Returns the number of the NIC with this index, or -1. */
 static int nic_of(const struct sb_journal *j, int index)
 {
     for (unsigned i = 0; i < j->nics; i++) {
@@ -123,9 +123,9 @@ static int nic_of(const struct sb_journal *j, int index)
     return -1;
 }
 
-/* Returns true for objects that the kernel creates by itself: link-local addresses (known since Linux 5.18) and
- * temporary ones, routes that follow from addresses, and neighbours that are neither permanent nor proxies. Routes from
- * a router advertisement reappear with the next advertisement, and redirects were only hints. */
+/* Returns true for objects that the kernel creates by itself: link-local addresses (marked as such since Linux 5.18)
+ * and temporary ones, routes that follow from addresses, and neighbours that are neither permanent nor proxies. Routes
+ * from a router advertisement reappear with the next advertisement, and redirects were only hints. */
 static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
 {
     const struct nlattr *a;
@@ -209,7 +209,7 @@ static int dump_netdev_records(struct hw_netlink *rt, struct sb_journal *j, enum
              : kind == SB_ROUTE ? "routes"
                                 : "rules");
     for (int i = 0; i < TRIES; i++) {
-        /* The header of this kind of message. The headers of all four kinds begin with the family. */
+        /* The size of the header of this kind of message. The headers of all four kinds begin with the family. */
         size_t head = kind == SB_ADDR    ? sizeof(struct ifaddrmsg)
                       : kind == SB_NEIGH ? sizeof(struct ndmsg)
                       : kind == SB_ROUTE ? sizeof(struct rtmsg)

@@ -15,10 +15,10 @@ struct sbx_want {
     /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1"; NULL for all suitable NICs */
     const char *nics;
     const char *only;      /* the tenant's choice among these, in the same form; NULL or "all" for all of them */
-    const char *gpus;      /* such as "0-3,6" or "none"; NULL or "all" for all */
+    const char *gpus;      /* GPUs to use, such as "0-3,6" or "none"; NULL or "all" for all */
     const char *exclude;   /* extended regular expression for netdevs; NULL for the default above, "" for none */
     const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
-    /* peer that was asked, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
+    /* peer that was asked for its NICs, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
     const char *peer;
     const char *bootstrap; /* the address at which the nodes meet; its NIC stays outside; NULL if not specified */
     bool require_ipv4;     /* treat a NIC without an IPv4 address as an error */
@@ -57,9 +57,9 @@ struct sbx_plan {
 
 /* Makes the plan. Fails with -EINVAL for an invalid list, regular expression or bootstrap address, -ENODEV for a NIC or
  * GPU that this node lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other
- * settings leave out, and -EADDRNOTAVAIL because of require_ipv4. Fails with -ENXIO if no NIC and no RDMA device is
- * left and neither list is "none"; the plan is then complete and has the reasons. The caller frees the plan in any
- * case. The snapshot must outlive the plan. */
+ * settings leave out, -EADDRNOTAVAIL because of require_ipv4, or -ENOMEM. Fails with -ENXIO if no NIC and no RDMA
+ * device is left and neither list is "none"; the plan is then complete and has the reasons. The caller frees the plan
+ * in any case. The snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #define SBX_SNAPSHOT_VERSION 1
-#define SBX_NAME             64 /* bytes of a name with its NUL; IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64 */
+#define SBX_NAME             64 /* maximum bytes of a name with its NUL; IFNAMSIZ is 16, IB_DEVICE_NAME_MAX 64 */
 #define SBX_PATH             1024
 
 /* A file below an object's folder. The name may contain slashes, as in "topology/core_id". */
@@ -135,7 +135,8 @@ int sbx_attr_add(struct sbx_attrs *a, const char *name, const char *value);
 void sbx_attrs_free(struct sbx_attrs *a);
 /* Returns true for a valid name of a device or file: ^[A-Za-z0-9][A-Za-z0-9_.:+-]*$, shorter than SBX_NAME. */
 bool sbx_name_ok(const char *name);
-/* Returns true if the path consists of such names, separated by slashes, and has at most SBX_PATH bytes. */
+/* Returns true if the path consists of names that sbx_name_ok() accepts, separated by slashes, and has at most SBX_PATH
+ * bytes. */
 bool sbx_path_ok(const char *path);
 
 #endif

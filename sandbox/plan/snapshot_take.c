@@ -272,7 +272,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     return rc;
 }
 
-/* Adds the first P_Key and the nonzero ones, because most of a table of 128 are zero. */
+/* Adds the first P_Key and the nonzero ones, because most entries of a table of 128 are zero. */
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
     struct sbx_attrs all __attribute__((cleanup(sbx_attrs_free))) = {0};

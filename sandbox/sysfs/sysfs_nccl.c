@@ -77,8 +77,9 @@ static long parse_port_rate(const struct sbx_port *p)
     return text ? (long)(strtod(text, NULL) * 1000) : 0;
 }
 
-/* Writes <net> elements for the plan's RDMA ports on that device or, if it has none, for its first interface, with the
- * names that NCCL's IB and socket transports use. Returns the number of elements. If out is NULL, only counts them. */
+/* Writes <net> elements for the plan's RDMA ports on PCI device pci or, if there are none, for the device's first
+ * interface in the plan, with the names that NCCL's IB and socket transports use. Returns the number of elements. If
+ * out is NULL, only counts them. */
 static size_t list_net_elements(const struct xml *x, size_t pci, FILE *out, int depth)
 {
     const struct sbx_snapshot *s = x->s;

@@ -33,7 +33,7 @@ void sbx_tree_dir(struct sbx_tree *t, const char *path);
 void sbx_tree_file(struct sbx_tree *t, const char *path, const void *data, size_t n, bool live);
 /* `to` is a path in the tree, which need not exist. The link's target is relative to the link's folder, as in sysfs. */
 void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to);
-/* Returns NULL if there is no such node. Does not follow links, and ignores a leading '/'. */
+/* Returns the node at path, or NULL if there is none. Does not follow links, and ignores a leading '/'. */
 struct sbx_node *sbx_tree_find(const struct sbx_tree *t, const char *path);
 
 #endif

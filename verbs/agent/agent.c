@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FDS_MAX 8    /* maximum number of descriptors in a message; the specification has one */
+#define FDS_MAX 8    /* maximum number of descriptors in a message; the specification defines one */
 #define END_MS  5000 /* time for brokers to end when the agent ends */
 #define KILL_MS 1000 /* time for a broker to end after SIGKILL */
 #define GONE_MS 300  /* time for a container to end after its broker was killed */

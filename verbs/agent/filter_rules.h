@@ -16,7 +16,7 @@ struct vb_compare {
 /* A rule for a system call, which applies if all conditions are true. Without conditions it always applies. */
 struct vb_filter_rule {
     const char *call;
-    int err; /* error of the call, or 0 to notify the broker */
+    int err; /* errno with which the call fails, or 0 to notify the broker */
     struct vb_compare is[2];
 };
 extern const struct vb_filter_rule vb_filter_rules[]; /* the last entry has call == NULL */

@@ -240,7 +240,8 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     return j->rc;
 }
 
-/* Returns true if an entry of the original profile permits the call or, if refused is true, refuses all such calls. */
+/* Returns true if an entry of the original profile permits the call, at least with certain arguments. With refused,
+ * returns true if an entry refuses the call whatever its arguments are. */
 static bool is_call_named(const json_t *entries, const char *call, bool refused)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {
@@ -262,8 +263,8 @@ static void append_own_entries(struct join *j, const json_t *theirs)
     json_t *always = json_array(), *allow = json_array();
     bool open = is_permitting_action(j->dflt);
     for (const struct vb_filter_rule *r = vb_filter_rules; r->call; r++) {
-        /* No entry is needed for calls that the profile refuses, or that it refuses by default if the error is
-         * EPERM. */
+        /* A rule that refuses a call needs no entry if an entry of the profile refuses all such calls, or if the rule's
+         * error is EPERM and the profile refuses calls by default. */
         if (!is_rule_applicable(j, r) ||
             (r->err && (is_call_named(theirs, r->call, true) || (!open && r->err == EPERM))))
             continue;

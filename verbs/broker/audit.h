@@ -16,7 +16,8 @@ struct vb_audit {
 };
 
 struct vb_refusal {
-    /* program is the thread's comm. The application chooses it, so it is escaped when printed. */
+    /* program is the thread's comm, or NULL if it is unknown. The application chooses the comm, so it is escaped when
+     * printed. */
     const char *container, *program, *device;
     pid_t pid;
     const char *command; /* for example "REG_MR length=4096" */

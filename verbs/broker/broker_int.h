@@ -8,8 +8,9 @@
 #include "verbs/stub/inject.h"
 #include "verbs/stub/notify.h"
 
-#define VB_OPENS_MAX  4096 /* open files of a container; inotify's queue holds 16384 events by default */
-#define VB_CACHE      64   /* maximum number of cached descriptors; a power of two */
+/* Maximum number of device files that a container has open. inotify's queue holds 16384 events by default. */
+#define VB_OPENS_MAX  4096
+#define VB_CACHE      64 /* maximum number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
 #define VB_KEPT_MAX   64 /* maximum number of results that are kept because they could not be delivered */
 #define VB_KEPT_NS    (10000 * HW_MS)
@@ -17,12 +18,16 @@
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-#define VB_BARREN_NS  (1000 * HW_MS) /* time until a thread whose stub ended before its first call may get another */
-/* Number of requests of a container that may wait for stubs. The broker keeps a descriptor and the inputs of each. */
-#define VB_JOBS_MAX      4096
-#define VB_LISTENERS_MAX 1024 /* listeners of a container: one for its first program and one for each running exec */
+/* Time until a thread whose stub ended before its first call may get another stub. */
+#define VB_BARREN_NS (1000 * HW_MS)
+/* Maximum number of requests of a container that wait for stubs. The broker keeps a descriptor and the inputs of
+ * each. */
+#define VB_JOBS_MAX 4096
+/* Maximum number of listeners of a container: one for its first program and one for each running exec. */
+#define VB_LISTENERS_MAX 1024
 /* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
- * lead to a refusal. If both apply, the kernel lists the objects again regardless of the age. */
+ * lead to a refusal. If they are in doubt and would lead to a refusal, the kernel lists the objects again regardless of
+ * the age. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
@@ -32,7 +37,8 @@ struct vb_call {
     struct seccomp_notif n;
 };
 
-/* A device, and what the container has on it. Kept when the device is removed, because its contexts may still exist. */
+/* A device, with the rules for the container and its usage. Kept when the device is removed, because its contexts may
+ * still exist. */
 struct vb_slot {
     struct vb_device device;
     struct vb_tracer *tracer;
@@ -53,7 +59,7 @@ struct vb_context {
     /* Number of requests that stubs run or will run. Their objects are counted, but may not exist yet. */
     unsigned running;
     bool doubt;     /* the counts may be too high */
-    uint64_t asked; /* time of the kernel's last list of objects */
+    uint64_t asked; /* time of the kernel's last list of objects, or of the context's creation */
 };
 
 /* A descriptor that was fetched from an application. `mine` referred to the same open file as descriptor `theirs` of
@@ -93,7 +99,7 @@ struct vb_worker {
     int listener;
     struct vb_stub stub;
     struct vb_job *running;
-    int device;      /* the device at VB_STUB_FD in the stub's table, or -1 */
+    int device;      /* the broker's descriptor of the device at VB_STUB_FD in the stub's table, or -1 */
     uint64_t used;   /* time when the device was last used */
     unsigned given;  /* how many descriptors of a request are in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
@@ -170,8 +176,8 @@ void vb_open(struct vb_broker *b, const struct vb_call *call);
 void vb_ioctl(struct vb_broker *b, const struct vb_call *call);
 /* Runs r in the broker on the device fd. Returns the kernel's result (0 or more), or -errno. */
 int vb_run_here(struct vb_broker *b, int fd, struct vb_request *r);
-/* Completes a request that ended with rc, after vb_settle(): delivers its results and answers its notification. fd is
- * the broker's descriptor of the device. */
+/* Completes a request that ended with rc, after vb_settle(): delivers its results and answers its notification, or
+ * keeps the results if the program was interrupted. fd is the broker's descriptor of the device. */
 void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, struct vb_request *r,
                int rc);
 /* Reports a refusal to the operator. rule and text are the reason. */
@@ -196,7 +202,8 @@ int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 /* kept.c */
 /* Keeps the result rc of r after the program was interrupted. */
 void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r, int rc);
-/* Answers a call with a kept result if the program has repeated the same call. Returns false otherwise. */
+/* Answers a call with a kept result and returns true if the thread has repeated the same call. Otherwise returns false,
+ * and destroys the object of any request whose result is kept for this thread. */
 bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
                   const struct vb_request *r);
 void vb_kept_sweep(struct vb_broker *b, bool all);
@@ -210,7 +217,7 @@ void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
  * unknown. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
-/* Destroys the object that r has created. */
+/* Destroys the object that r has created, if there is one. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
@@ -219,12 +226,13 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
  * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
-/* Queues a copy of r for the stub. The notification is answered when the stub has run the copy, or at once if the
- * broker is out of memory or descriptors. */
+/* Queues a copy of r for the stub. The notification is answered when the stub has run the copy and has copied the
+ * results, or at once if the broker is out of memory or descriptors. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
-/* Makes the program's stub copy the results of r, which ended with rc, to the program. The notification is answered
- * afterwards. */
+/* Makes the program's stub copy the results of r, which ended with rc, to the program, and then answers the
+ * notification. Keeps the results if the program was interrupted. Without a stub or enough memory, destroys the object
+ * that r has created and answers with an error. */
 void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd, const struct vb_request *r,
              int rc);
 /* Handles a call of a stub. Returns false if the call is not from a stub. */

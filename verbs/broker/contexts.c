@@ -102,9 +102,9 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
 /* Returns a pidfd of a thread, because the threads of a process may have different descriptor tables. Returns -1 and
  * sets errno on failure.
  *
- * Before Linux 6.9 a pidfd refers to a process, and descriptors are fetched from the table of the first thread.
- * Usually all threads share this table. A thread that has left the table with unshare(), or that is still running after
- * the first thread has ended, gets EBADF, because kcmp() shows that the fetched descriptor is a different file. */
+ * Before Linux 6.9 a pidfd refers to a process, and descriptors are fetched from the table of the first thread. Usually
+ * all threads share this table. A thread that has left the table with unshare() gets EBADF, because kcmp() shows that
+ * the fetched descriptor is a different file. */
 static int pidfd_of(struct vb_broker *b, pid_t tid)
 {
     int fd = -1;

@@ -17,7 +17,7 @@
 #define ANSWER_MS 5000
 #define LOCK_MS   10000
 #define ENDS_MS   2000
-#define WORDS_MAX 32768 /* limit of write_words() in bytes, which fit into a socket's buffer */
+#define WORDS_MAX 32768 /* maximum number of bytes that write_words() writes; one datagram can carry them */
 
 enum { FD_LISTENER, FD_REPLY, FDS };
 

@@ -15,10 +15,10 @@
 #include "verbs/broker/broker.h"
 
 /* Passes c->listener to the broker of c's container and returns 1. If there is no broker, creates the socket c->join,
- * so that this process receives the datagrams, and returns 0. Fails with -EOWNERDEAD if the broker has died, -EBUSY if
- * the broker did not answer within 5 s or another program held the container's lock for 10 s, -EPERM if the broker has
- * other rules (section, annotations) than c, -E2BIG if the annotations are too long to compare, -EUSERS if the broker
- * has too many listeners, or with another -errno. */
+ * so that this process receives the datagrams, and returns 0. Fails with -EOWNERDEAD if the broker has died and the
+ * program for which it was started is still running, -EBUSY if the broker did not answer within 5 s or another program
+ * held the container's lock for 10 s, -EPERM if the broker has other rules (section, annotations) than c, -E2BIG if the
+ * annotations are too long to compare, -EUSERS if the broker has too many listeners, or with another -errno. */
 int vb_join(const char *state_dir, struct vb_container *c);
 /* Receives the listener of another program that has the same rules as c. The broker calls this function when c->join is
  * readable. Returns the listener, which the caller owns; the caller must answer on *reply with vb_join_answer().

@@ -205,7 +205,7 @@ void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb
 static int read_here(void *arg, uint64_t address, void *dst, size_t n)
 {
     (void)arg;
-    memcpy(dst, (const void *)(uintptr_t)address, n); // NOLINT(performance-no-int-to-ptr): made by undo() below
+    memcpy(dst, (const void *)(uintptr_t)address, n); // NOLINT(performance-no-int-to-ptr): made by vb_undo() below
     return 0;
 }
 

@@ -113,7 +113,7 @@ void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m)
 }
 
 /* Returns half of rq_wqe_count, because libmlx5 rounds the number of receive requests up to a power of two. A request
- * has at most 2 KiB (log_rq_stride of a QP's context), so a larger size counts as several requests. */
+ * has at most 2 KiB (log_rq_stride of a QP's context), so an entry of more than 2 KiB counts as several requests. */
 static uint64_t mlx5_recv(uint32_t count, uint32_t shift)
 {
     return (shift > 11 ? (uint64_t)count << HW_MIN(shift - 11, 31u) : count) / 2;

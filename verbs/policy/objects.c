@@ -2,8 +2,8 @@
 /*
  * Counts the objects of an open file. The count of a type is the number of created objects minus the number of
  * destroyed objects, according to the kernel's results, plus one for each request that may create an object and is
- * still running or has an unknown result. The count does not depend on the numbers of the objects, which the
- * application may have changed.
+ * still running or has an unknown result. When the kernel lists the objects, the count is set to the kernel's number
+ * (reconcile.c). The count does not depend on the numbers of the objects, which the application may have changed.
  *
  * Only MRs have sizes, so MRs are recorded with their numbers. A number that was read from memory that the application
  * can write to is not trusted, and the bytes of its MR stay counted until the kernel lists the MRs or the file is

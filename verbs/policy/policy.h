@@ -50,7 +50,7 @@ struct vb_rules {
     struct vb_prefix destination[VB_DESTINATIONS_MAX];
     unsigned n_destinations;
     unsigned allow;    /* bits of enum vb_allow */
-    uint64_t mr_bytes; /* UINT64_MAX means no limit, here and in the members below */
+    uint64_t mr_bytes; /* maximum registered memory; UINT64_MAX means no limit, here and in the members below */
     /* Maximum number of existing objects of each type, in all contexts of the container on the device. max[VB_CONTEXT]
      * limits the open files. */
     uint64_t max[VB_TYPES];
@@ -68,8 +68,8 @@ struct vb_annotation {
     const char *key, *value;
 };
 /* Stores a container's rules for a device in *out. container is the name in the annotation "hawser.verbs.policy" or in
- * --container, or NULL for the sections without a container. Fails with -ENOENT if the policy has no section for the
- * container, and with -EINVAL or -E2BIG for an invalid annotation. */
+ * --container; NULL or "" selects only the sections without a container. Fails with -ENOENT if the policy has no
+ * section for the container, and with -EINVAL or -E2BIG for an invalid annotation. */
 int vb_policy_rules(const struct vb_policy *p, const char *container, const struct vb_annotation *a, unsigned n,
                     const char *device, struct vb_rules *out);
 /* Returns true if the policy has a section for the container. */
@@ -96,25 +96,24 @@ struct vb_verdict {
 };
 /* Checks whether the container may open the device once more. Does not count the open; vb_objects_new() does. */
 void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struct vb_verdict *v);
-/* Checks whether the container may make a request. Counts nothing. Call it also for requests that the broker answers
- * without the kernel. */
+/* Checks whether the container may make a request. Counts nothing. */
 void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const struct vb_objects *o,
               const struct vb_request *r, struct vb_verdict *v);
 /* Counts the objects and bytes that a request may create. Call it before the request runs, so that two concurrent
  * requests cannot exceed a limit together. After each call, call vb_settle() exactly once before o is freed. Returns
  * 0. */
 int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticket);
-/* Corrects the counts after a request has run. rc is the kernel's result, or VB_UNKNOWN if the result is unknown; the
- * higher count is then kept.
+/* Corrects the counts after a request has run or was given up. rc is the result, or VB_UNKNOWN if the result is
+ * unknown; the reservation is then kept.
  *
  * If trusted is false, the application could write to the memory that the reply's numbers were read from. The bytes of
  * a new MR then stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
  * types are counted without their numbers, because the kernel can only destroy an object that exists. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-/* Removes from a reply the GID entries that the application may not see. In the reply to QUERY_DEVICE, lowers limits of
- * the device to the limits of the rules, so that programs that request the maximum succeed, and hides capabilities that
- * the rules do not allow. */
+/* Removes from a reply the GID entries that the application may not see. In the replies to QUERY_DEVICE and
+ * EX_QUERY_DEVICE, lowers limits of the device to the limits of the rules, so that programs that request the maximum
+ * succeed, and hides capabilities that the rules do not allow. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);
 
 #endif

@@ -35,8 +35,10 @@ static inline uint64_t *vb_key_number(struct vb_rules *r, const struct vb_key *k
     return (uint64_t *)(void *)((char *)r + k->at);
 }
 
-#define VB_LINE_BYTES    190 /* Debian's inih splits lines of 200 bytes or more (INI_MAX_LINE) without an error */
-#define VB_SECTION_BYTES 48  /* inih truncates the names of sections to 49 bytes (MAX_SECTION) without an error */
+/* Maximum length of a line. Debian's inih splits lines of 200 bytes or more (INI_MAX_LINE) without an error. */
+#define VB_LINE_BYTES 190
+/* Maximum length of a section's name. inih truncates longer names to 49 bytes (MAX_SECTION) without an error. */
+#define VB_SECTION_BYTES 48
 #define VB_NAMES_TEXT    1024
 
 /* The values of a section or an annotation. Lists are initially empty. */
@@ -45,8 +47,8 @@ struct vb_values {
     char devices[VB_NAMES_TEXT]; /* for example "mlx5_*\0rxe0\0\0" */
     struct vb_rules r;
 };
-/* Parses the value of a key. Appends to the list if the key is a list that was set before; a number may be set only
- * once. Fails with -EINVAL or -E2BIG for an invalid value. */
+/* Parses the value of a key. Appends to the list if the key is a list that was set before; a number or size may be set
+ * only once. Fails with -EINVAL or -E2BIG for an invalid value. */
 int vb_take(struct vb_values *v, const struct vb_key *k, const char *value);
 /* Sets the rules that apply without any section. */
 void vb_defaults(struct vb_rules *r);
@@ -73,8 +75,8 @@ static inline bool vb_within(const struct vb_prefix *p, const uint8_t *gid)
            (rest == 0 || ((p->gid[whole] ^ gid[whole]) & 0xff00u >> rest & 0xff) == 0);
 }
 
-/* Returns the key that limits a type, for example "max_qps". Returns NULL for VB_CHANNEL and VB_ASYNC, which are file
- * descriptors: the broker does not see when they are closed. */
+/* Returns the key that limits a type, for example "max_qps". Returns NULL for VB_NONE, and for VB_CHANNEL and VB_ASYNC,
+ * which are file descriptors: the broker does not see when they are closed. */
 const char *vb_limit_key(enum vb_type t);
 
 /* The registered memory that a request asks for. */
@@ -83,7 +85,7 @@ struct vb_mr_ask {
     bool resize;        /* for VB_MR_AGAIN: the request changes the pages */
     bool change_access; /* for VB_MR_AGAIN: the request changes the access flags */
     uint32_t number;    /* for VB_MR_AGAIN: number of the MR */
-    uint64_t bytes;     /* rounded up to whole pages */
+    uint64_t bytes;     /* size of the pages that contain the memory; 0 for device memory */
     uint64_t access;    /* enum ib_uverbs_access_flags */
     bool writes; /* the kernel pins memory with this access for writing: ib_access_writable() in rdma/ib_verbs.h */
 };
@@ -122,7 +124,8 @@ bool vb_objects_read_only(const struct vb_objects *o);
 uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t);
 uint64_t vb_objects_bytes(const struct vb_objects *o); /* returns the counted bytes of all MRs */
 void vb_objects_set_count(struct vb_objects *o, enum vb_type t, uint64_t n);
-/* If the number of an MR is trusted and its size known, stores the size in *bytes and returns true. */
+/* If the number of an MR is trusted and its size known, stores the size in *bytes and returns true. Otherwise stores 0
+ * and returns false. */
 bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *bytes);
 /* Marks the size of an MR as unknown, because a request may have changed it. */
 void vb_objects_forget_mr(struct vb_objects *o, uint32_t number);

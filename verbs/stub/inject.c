@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Injects a stub into an application. A child of the tracer process does the tracing (tracer.c, trace.c). A thread that
- * cannot be stopped, or only after minutes because its container is frozen, therefore blocks only this child, and the
- * broker for at most VB_INJECT_MS. The child also undoes an injection that has failed, as soon as this is possible.
+ * cannot be stopped, or that stops only after minutes because its container is frozen, therefore blocks this child, but
+ * the broker for at most VB_INJECT_MS. The child also undoes an injection that has failed, as soon as this is possible.
  */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"

@@ -84,7 +84,7 @@ struct vb_stub {
                         VB_WINDOW_CODE */
     uint8_t *mine;   /* the broker's mapping of VB_MINE_SIZE bytes, all writable */
     int file;        /* the window's file, or -1 after the stub has got it at VB_STUB_FILE */
-    uint64_t parked; /* notification of the waiting call, or 0 if the stub is running */
+    uint64_t parked; /* id of the parked call's notification, or 0 if the stub is running */
     bool dead;
     /* A pidfd of the stub or, if thread_folder is true, its folder in /proc. When the stub has ended, tid may be
      * reused. */
@@ -117,7 +117,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  * - EIO: The tracer has ended and is not started again.
  * - Other errors, for example of the injected system calls, such as ENOMEM, or EAGAIN from clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
-/* Returns true if thread tid has the same address space as the stub. */
+/* Returns true if the stub has not ended and thread tid has the same address space. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
 /* Parks a call of the stub (n->pid == s->tid). Returns:
  * - 1 if *result is the result of the stub's previous work (0 at its first call). *result is read from a register and

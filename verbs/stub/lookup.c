@@ -96,7 +96,7 @@ static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 
 /* Resolves the application's path in the application's root. Stores the device number if the path is a character
  * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If it is a device node
- * that could not be resolved here, that open fails, because the mount is nodev. */
+ * that could not be resolved here, that open fails, because the node's mount has nodev. */
 static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
@@ -199,7 +199,7 @@ static int open_named_device(struct vb_lookups *l, const struct vb_lookup *q, st
     int rc = open_node(l, d, fd);
     if (rc == 0)
         rc = HW_MIN(f->watch = watch_device_node(l, *fd), 0);
-    if (rc == -ENOENT) /* this error would say that the name is not a device's */
+    if (rc == -ENOENT) /* -ENOENT would mean that the path is not an RDMA device */
         return hw_wrap(-EIO, "the folder for device nodes no longer exists");
     return rc == -ENXIO ? hw_wrap(-ENODEV, "the device no longer exists") : rc;
 }

@@ -167,8 +167,8 @@ static int fill_window(struct vb_tracer *t, struct vb_window *w)
     int rc = map_and_seal(w, fixed);
     if (rc)
         return rc;
-    /* The application gets a read-only descriptor, because shared mappings of it can never be made writable, whatever
-     * the seals are. */
+    /* The application gets a read-only descriptor: shared mappings of such a descriptor can never be made writable,
+     * whatever the seals are. */
     const struct vb_lookup q = {.kind = VB_LOOKUP_REOPEN};
     struct vb_found f;
     rc = vb_tracer_ask(t, &q, fixed, &f, &w->fixed);

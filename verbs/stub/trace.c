@@ -226,7 +226,7 @@ static int seize_tracee(struct tracer *t)
     return 0;
 }
 
-/* Stops the thread. Its call is answered with `answer`. With RESTART_NO_INTR the kernel restarts the call if this
+/* Stops the thread and answers its call with `answer`. With RESTART_NO_INTR the kernel restarts the call if this
  * process dies now. The thread stops before it returns to the program or handles a signal (get_signal() in
  * kernel/signal.c), unless it is already handling one. */
 static int stop_tracee(struct tracer *t, int answer)
@@ -448,8 +448,8 @@ static void end_stub(struct tracer *t)
         resume_tracee(t->stub, PTRACE_CONT, &status);
 }
 
-/* Undoes the injection and makes the thread's call fail with rc. Sealed mappings remain, because they cannot be
- * removed. */
+/* Undoes the injection, and makes the thread's call fail with rc unless a signal has interrupted the call. Sealed
+ * mappings remain, because they cannot be removed. */
 static void undo_injection(struct tracer *t, int rc)
 {
     t->undoing = true;

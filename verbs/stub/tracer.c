@@ -178,7 +178,7 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
     }
     t->sock = pair[0];
     pid_t me = getpid();
-    /* Without SIGCHLD, so that the broker's waitpid() for other children ignores the tracer. */
+    /* The tracer sends no SIGCHLD when it ends, so the broker's waitpid() for other children ignores it. */
     t->pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (t->pid == 0) {
         if (l)
