@@ -10,7 +10,7 @@
 #define HD_CLIENTS_PER_USER 64   /* maximum number of clients of a user */
 #define HD_CLIENTS_BUSY     512  /* from this number of clients on, each user may have only HD_CLIENTS_FEW */
 #define HD_CLIENTS_FEW      4
-#define HD_RATE             500  /* requests per second of each connection */
+#define HD_RATE             500  /* maximum number of requests per second of each connection */
 #define HD_BURST            1000 /* maximum number of requests in a burst, after an idle time */
 #define HD_RETRY_MS         10000
 #define HD_GREETING_MS      10000                     /* time limit for a client's first request */

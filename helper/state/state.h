@@ -117,7 +117,8 @@ int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic);
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu);
 /* Returns true if one of n queues is bound to a dma-buf or to memory of io_uring. */
 bool hd_any_bound(const struct hd_queue *q, unsigned n);
-/* Restore header split and rx-gro-hw. Call hd_split_back() first. bound is true if any process has a queue bound. */
+/* Restore header split and rx-gro-hw. Call hd_split_back() first. bound is true if any process has bound a queue of the
+ * NIC. */
 int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound);
 int hd_gro_back(struct hd_state *s, struct hd_nic *nic);
 /* Chooses n queues for a binding. rss is the current state of RSS. Fails with -EBUSY and the reason if not enough

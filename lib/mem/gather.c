@@ -325,8 +325,8 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
 
 /* ---- starting and finishing --------------------------------------------------------------------- */
 
-/* Checks the bounds of all fragments and adds their bytes to *bytes, limited to UINT64_MAX. Fragments may overlap, so
- * the sum may exceed the address space. */
+/* Checks that the buffers do not overlap and that all fragments are within them. Adds the fragments' bytes to *bytes,
+ * limited to UINT64_MAX. Fragments may overlap, so the sum may exceed the address space. */
 static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
 {
     const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;

@@ -205,7 +205,7 @@ static int dial_side(struct dm_meet *m)
     return side_watch(m);
 }
 
-/* Checks whether the second connection is up. The client makes it. */
+/* The client makes the second connection. The server waits for it until the client's READY. */
 static void side_step(struct dm_meet *m)
 {
     if (m->side_up || m->side_lost)

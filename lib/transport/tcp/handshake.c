@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bootstrap handshake (wire.h) as a state machine on a nonblocking socket. Its whole state is one struct of fixed
- * size, so a server allocates nothing else for a connection before the client has proved the key. */
+ * size, so a server allocates nothing else for a connection before the client has proved that it has the key. */
 #include "transport/tcp/sock.h"
 
 #include <string.h>
