@@ -156,7 +156,7 @@ char *hd_journal_text(const struct hd_state *s, size_t *len);
  * hd_left(), which is 0 if everything was restored, or -errno. */
 int hd_recover(struct hd_state *s, int wait_ms);
 /* Locks the journal with a lock file next to it. Returns the descriptor of the lock. Fails with -EBUSY and the process
- * number in hw_error() if a running hawserd holds the lock. */
+ * number in hw_error() if a running hawserd or `hawser devmem undo` holds the lock. */
 int hd_journal_lock(const char *path);
 /* Changes the owner of the journal and its lock to the owner of their folder. Needed if root has written them for a
  * hawserd that runs as another user. */

@@ -15,7 +15,7 @@
 #define SLICE_MAX  GIB  /* entries have 32-bit lengths, and slices are up to twice as long as this */
 #define SLICES     8192 /* slices of a large batch with few fragments: two for each warp of the largest GPUs */
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
-#define EACH_MAX   8                 /* entries that a warp reads in one access, which is one cache line */
+#define EACH_MAX   8                 /* maximum entries per warp, which reads them in one access (a cache line) */
 #define WARP_BYTES 6144              /* see each_of() */
 #define STREAMS    8                 /* for the kernel's batches; see hw_gather_stream() */
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define WORD       16
-#define HEAD       8 /* bytes of a message whose layout is the same in all versions */
+#define HEAD       8 /* the first bytes of a message, whose layout is the same in all versions */
 #define VERSION    2
 #define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */

@@ -48,7 +48,8 @@ struct dm_meet_args {
 struct dm_meet *dm_meet_new(const struct dm_meet_args *a);
 /* Server: takes the second connection, which has arrived. Takes ownership of fd. */
 void dm_meet_side(struct dm_meet *m, int fd);
-/* Returns 0 with the agreement in *out, -EAGAIN, or the error that ended the channel. */
+/* Returns -EAGAIN until the negotiation has ended, and then 0 with the agreement in *out, or the error that ended the
+ * channel. */
 int dm_meet_step(struct dm_meet *m, struct dm_met *out);
 /* Returns 0, or -ETIMEDOUT if the negotiation has taken too long. */
 int dm_meet_late(const struct dm_meet *m);

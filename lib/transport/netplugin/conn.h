@@ -37,7 +37,7 @@ struct np_conn {
     struct np_result result[NP_SLOTS];
 };
 
-/* Returns the maximum message size in bytes, in whole pages: the plugin's limit or NP_SLOT_MAX, whichever is smaller.
+/* Returns the maximum message size in bytes: the plugin's limit, but at most NP_SLOT_MAX, rounded down to whole pages.
  * Unused pages of a slot cost nothing. */
 uint32_t np_conn_slot(const struct np_props *p);
 /* Creates a connection over fd, from nic. The caller remains the owner of fd. Returns 0 or -errno. */

@@ -71,8 +71,8 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
     return (size_t)HW_MAX(got, 0);
 }
 
-/* Reaps the child if it has ended, and describes how. Returns false if the child is still running. Called with the lock
- * held. */
+/* Reaps the child if it has ended, and describes how. With `wait`, waits until it has ended. Returns false if the child
+ * is still running. Called with the lock held. */
 static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
@@ -149,7 +149,7 @@ static int record_child_death(struct np_host *h, int rc, const char *how, const 
     return hw_fail_copy(h->dead, h->why);
 }
 
-/* Kills the child. Called with the lock held. */
+/* Sets the host's error and kills the child. Called with the lock held. */
 static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 {
     char ignored[80];

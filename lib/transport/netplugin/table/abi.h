@@ -75,7 +75,7 @@ typedef enum {
 typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                                   const char *fmt, ...);
 
-/* Callback that passes the plugin's own events to NCCL's profiler, since v10. phandle is the value passed to isend and
+/* Callback that passes the plugin's own events to NCCL's profiler, since v10. pHandle is the value passed to isend and
  * irecv. */
 typedef enum {
     ncclProfilerNetEventStart = 0,
