@@ -86,8 +86,8 @@ void hw_cuda_dmabuf_free(const struct hw_space *s, struct hw_dmabuf *b)
     s->ops->free(s, b->base, b->size);
 }
 
-/* Exports no more than the windows that the range touches, because the kernel allocates memory for each page that is
- * bound for sending. */
+/* Exports no more than the windows that [ptr, ptr+near) touches, because the kernel allocates memory for each page that
+ * is bound for sending. */
 int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, size_t window, struct hw_dmabuf *out)
 {
     const struct hw_cuda *cu;

@@ -65,7 +65,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
     return 0;
 }
 
-/* Creates the streams, events and pinned memory. The CUDA context must be current. */
+/* Creates the streams and events and, except for HW_GATHER_D2D, pinned memory. The CUDA context must be current. */
 static int open_gpu_gather(struct hw_gather *g)
 {
     CUresult e = CUDA_SUCCESS;

@@ -29,7 +29,7 @@ struct hw_pci_path {
 };
 /* Parses a sysfs link such as "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0", from the root to
  * the last PCI device. Fails with -ENOENT if there is no PCI device (a virtual device), and with -E2BIG if there are
- * more than HW_PCI_DEPTH. */
+ * more than HW_PCI_DEPTH PCI devices. */
 int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
 
 /* Parses a speed such as "16.0 GT/s PCIe" into MT/s. "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). Fails

@@ -380,7 +380,7 @@ int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int
                      : hw_fail(-EINVAL, "plugin %s: cannot receive on a connection for sending", c->h->name);
 }
 
-/* Reports that the oldest request's deadline has passed. */
+/* Marks the connection dead because the oldest request's deadline has passed. */
 static int too_late(struct np_comm *c)
 {
     const char *what = c->sends ? "isend" : "irecv";

@@ -227,8 +227,8 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
-/* Returns the time limit in ms of a call on the loop. A connect or accept may be known to sleep. During that time,
- * calls that open or register an object wait for the plugin's locks. */
+/* Returns the time limit in ms of a plugin call on the loop. Calls that open, register or close an object get the extra
+ * time that the plugin's listen, connect or accept may take, because they may wait for its locks that long. */
 static int patience_ms(const struct np_host *h, uint32_t call)
 {
     const bool opens = call == NP_LISTEN || call == NP_CONNECT || call == NP_ACCEPT || call == NP_REGMR ||
