@@ -18,11 +18,11 @@
 #define HD_INSPECT_USER     8                         /* maximum number of concurrent inspections for a user */
 #define HD_INSPECT_MAX      128                       /* maximum number of concurrent inspections */
 #define HD_CHANGES          1024 /* burst of requests that change NICs, for all clients of a user */
-#define HD_CHANGES_RATE     256  /* additional ones per second */
+#define HD_CHANGES_RATE     256  /* additional requests that change NICs, per second */
 #define HD_BINDS            32   /* burst of a user's requests to bind for receiving; HD_BINDS_RATE more per second */
 #define HD_BINDS_RATE       4
 #define HD_LINES            40 /* burst of log lines about clients */
-#define HD_LINES_RATE       20 /* additional ones per second */
+#define HD_LINES_RATE       20 /* additional log lines per second */
 
 /* A token bucket. Each action takes a token, and tokens are added at a constant rate. */
 struct hd_tokens {

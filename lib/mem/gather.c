@@ -8,7 +8,7 @@
 
 #define GIB      ((uint64_t)1 << 30)
 #define RING_MIN 1024
-#define RING_MAX (1u << 24) /* entries, which take 256 MiB of pinned memory */
+#define RING_MAX (1u << 24) /* maximum entries of the ring, which take 256 MiB of pinned memory */
 /* Spare entries after the ring, because a small launch reads HW_FEW entries from any position. */
 #define RING_SPARE 4096
 #define SLICE_MIN  4096 /* bytes; overhead dominates if a warp copies less */

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The time for a candidate: PATIENCE_TIMES the time that another candidate took to answer, but at least PATIENCE_MS.
- * After this time other candidates are tried in parallel. If there are none, the channels of the slow candidate come up
- * later or never. */
+/* The time for a candidate: PATIENCE_TIMES times the time that another candidate took to answer, but at least
+ * PATIENCE_MS. After this time other candidates are tried in parallel. If there are none, the channels of the slow
+ * candidate come up later or never. */
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* time for a candidate while no candidate has answered */
