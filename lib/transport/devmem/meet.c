@@ -117,7 +117,8 @@ static int said_gpu(const uint8_t *at)
     return gpu == NO_GPU ? -1 : gpu;
 }
 
-/* Receives the peer's next message. Returns 1, 0 if no message has arrived yet, or a negative errno. */
+/* Receives the peer's next message. Returns 1, 0 if it has not arrived yet or all messages were received, or a negative
+ * errno. */
 static int receive_meet_message(struct dm_meet *m)
 {
     int next = OFFER;
