@@ -294,7 +294,7 @@ static void peek_message(int sock, struct peek *p)
     p->fds = p->len >= 0 && m.msg_flags & MSG_CTRUNC; /* set because m has no buffer for descriptors */
 }
 
-/* Starts the inspection of a request's descriptor. If a limit is reached, the inspection starts later. */
+/* Starts the inspection of a request's descriptor. If a limit is reached or the start fails, tries again later. */
 static void begin_inspection(struct hd_daemon *d, struct hd_client *c, const struct hw_helper_request *q)
 {
     bool bind = q->type == HW_H_BIND_RX; /* limited separately, because a NIC may rebuild its rings for a binding */
@@ -347,7 +347,7 @@ void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents)
     peek_message(c->fd, &p);
     if (p.len < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (p.len <= 0) { /* the client has closed the connection, or it failed */
+    if (p.len <= 0) { /* the client has closed the connection, or the connection has failed */
         hd_client_end(d, c);
         return;
     }

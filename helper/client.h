@@ -31,7 +31,7 @@ struct hd_client {
     struct hw_helper_request q;
 };
 
-/* A child process that inspects a descriptor. Exists until the process has ended. */
+/* Represents a child process that inspects a descriptor, until the process has ended. */
 struct hd_inspection {
     struct hw_list node;
     int pair;

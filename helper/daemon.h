@@ -10,7 +10,7 @@
 #define HD_CLIENTS_PER_USER 64   /* maximum number of clients of a user */
 #define HD_CLIENTS_BUSY     512  /* from this number of clients on, each user may have only HD_CLIENTS_FEW */
 #define HD_CLIENTS_FEW      4
-#define HD_RATE             500  /* requests per second of each connection */
+#define HD_RATE             500  /* maximum number of requests per second of each connection */
 #define HD_BURST            1000 /* maximum number of requests in a burst, after an idle time */
 #define HD_RETRY_MS         10000
 #define HD_GREETING_MS      10000                     /* time limit for a client's first request */
@@ -18,11 +18,11 @@
 #define HD_INSPECT_USER     8                         /* maximum number of concurrent inspections for a user */
 #define HD_INSPECT_MAX      128                       /* maximum number of concurrent inspections */
 #define HD_CHANGES          1024 /* burst of requests that change NICs, for all clients of a user */
-#define HD_CHANGES_RATE     256  /* additional ones per second */
-#define HD_BINDS            32   /* burst of requests to bind for receiving; HD_BINDS_RATE more per second */
+#define HD_CHANGES_RATE     256  /* additional requests that change NICs, per second */
+#define HD_BINDS            32   /* burst of a user's requests to bind for receiving; HD_BINDS_RATE more per second */
 #define HD_BINDS_RATE       4
 #define HD_LINES            40 /* burst of log lines about clients */
-#define HD_LINES_RATE       20 /* additional ones per second */
+#define HD_LINES_RATE       20 /* additional log lines per second */
 
 /* A token bucket. Each action takes a token, and tokens are added at a constant rate. */
 struct hd_tokens {

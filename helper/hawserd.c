@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RECOVER_MS 5000 /* time for the kernel to close the sockets of the previous hawserd */
+#define RECOVER_MS 5000 /* time limit in ms for the kernel to close the sockets of the previous hawserd */
 
 #define SANITIZED \
     (HW_ASAN || HW_TSAN) /* the filter would kill a sanitized process, because sanitizers make other system calls */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TABLE 100u /* table of the first rail; the tables of all HW_LAB_MAX_NICS rails stay below 256 */
+#define TABLE 100u /* routing table of the first rail; the tables of all HW_LAB_MAX_NICS rails stay below 256 */
 
 static struct in_addr make_addr(unsigned b, unsigned c, unsigned d)
 {

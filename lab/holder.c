@@ -26,7 +26,8 @@
 #include <unistd.h>
 
 #define PREFIX "hawser-lab"
-/* longer than building the largest lab takes, because holder_open() may find a lab that is being built */
+/* time limit in ms for the lab's process; longer than building the largest lab takes, because holder_open() may have to
+ * wait until a lab is built */
 #define ANSWER_MS 5000
 #define MAX_FDS   (1 + 2 * (HW_LAB_MAX_NODES + 1))
 

@@ -82,7 +82,7 @@ int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
 /* Sets the rate of a NIC in both directions, in bits per second; 0 means no limit. */
 int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate);
 
-/* Parses a rate such as "250mbit" or "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case is ignored) to bits per
+/* Parses a rate such as "250mbit" or "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case is ignored) into bits per
  * second, from 64 kbit to 1 Tbit. "none" and "" give 0, which means no limit. Fails with -EINVAL, and the error quotes
  * the text. */
 int hw_lab_parse_rate(const char *text, uint64_t *out);
@@ -103,7 +103,7 @@ int hw_lab_parse_names(const char *text, struct hw_lab_spec *spec);
 int hw_lab_parse_fabric(const char *text, enum hw_lab_fabric *out);
 /* Writes a rate such as "1gbit", "1.5gbit" or "none", in a form that hw_lab_parse_rate() reads. Returns buf. */
 char *hw_lab_format_rate(uint64_t rate, char *buf, size_t cap);
-/* Parses the name or number of a NIC, such as "eth2", "enp2" or "2", to its number. Fails with -EINVAL. */
+/* Parses the name or number of a NIC, such as "eth2", "enp2" or "2", into its number. Fails with -EINVAL. */
 int hw_lab_parse_nic(const char *text, unsigned *nic);
 
 struct hw_lab_nic {

@@ -213,7 +213,7 @@ int hw_lab_parse_nics(const char *text, struct hw_lab_spec *spec)
     return 0;
 }
 
-/* Checks a prefix, and stores its address in the text as the value. */
+/* Checks a prefix, and stores a pointer to it in *out. */
 static int parse_prefix(const char *text, size_t len, uint64_t *out)
 {
     bool good = len >= 1 && len < HW_LAB_PREFIX && !(len == 2 && memcmp(text, "lo", 2) == 0);

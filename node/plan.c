@@ -264,7 +264,8 @@ static int share_nics_among_gpus(struct work *w, size_t gpus)
     return 0;
 }
 
-/* Assigns NICs to the group of the unserved GPU that has the nearest NICs. Returns 1, or 0 if no GPU is left. */
+/* Assigns NICs to a group of GPUs: the unserved GPU whose nearest NICs are the least far away, and all GPUs with the
+ * same nearest NICs. Returns 1, or 0 if no GPU is left. */
 static int serve_next(struct work *w)
 {
     struct hw_plan *p = w->p;

@@ -6,7 +6,7 @@
  * bridge) or, on this machine, without an IP address. A snapshot has no addresses, so a NIC does not need one there. Of
  * the remaining NICs, the candidates are those of the first kind that exists:
  *   1. network controllers on PCI, and bonds and VLANs above them, without a default route, because a default route
- *      marks a management NIC. A VLAN above a NIC of kind 1 or 2 is left out, because both are the same wire.
+ *      marks a management NIC. A VLAN above a NIC of kind 1 or 2 is left out, because both use the same wire.
  *   2. the same with a default route
  *   3. other interfaces, such as veth and USB
  *   4. loopback

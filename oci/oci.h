@@ -118,8 +118,8 @@ int sbx_mount_tree(int root, const struct sbx_tree *t);
  * it in the container's. */
 int sbx_mount_open(const char *dir);
 int sbx_mount_folder(int root, int folder);
-/* Mounts either the tree or, if t is NULL, the folder in the mount namespace of process pid, which started at start and
- * whose root will be the folder `root` there. */
+/* Mounts the tree (or, if t is NULL, the folder) in the mount namespace of process pid. The process started at start,
+ * and its root will be the folder `root` in this namespace. */
 int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_tree *t, int folder);
 
 #endif

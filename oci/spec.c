@@ -205,7 +205,8 @@ static const char *get_mount_destination(const json_t *mount)
     return d ? d : "";
 }
 
-/* Replaces the standard mount of /sys in place, so that mounts below it remain. */
+/* Adds the mounts of the sysfs folder and of the topology file, if sp has them. Replaces the standard mount of /sys in
+ * place, so that mounts below it remain. */
 static void add_spec_mounts(struct edit *e, const struct sbx_spec *sp)
 {
     if (sp->sysfs) {

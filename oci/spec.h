@@ -46,8 +46,8 @@ int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes);
 int sbx_spec_undo(json_t *config, json_t *notes);
 
 #define SBX_CDI_KIND "hawser.dev/sandbox"
-/* Returns a specification with one device of kind SBX_CDI_KIND, called name. The caller calls json_decref(). Returns
- * NULL on failure and sets hw_error(). */
+/* Returns a specification with one device of kind SBX_CDI_KIND, whose name is `name`. The caller calls json_decref().
+ * Returns NULL on failure and sets hw_error(). */
 json_t *sbx_cdi(const struct sbx_spec *sp, const char *name);
 
 /* Returns a JSON array of the strings up to NULL. */

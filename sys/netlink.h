@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Netlink for every protocol: sends a request, and receives the replies and the kernel's text on why it refused. A
- * socket belongs to the network namespace in which the calling thread was when it opened the socket, and works on that
- * namespace from anywhere. Only one thread at a time may use a socket.
+ * Netlink for every protocol: sends a request, and receives the replies and, if the kernel refuses the request, its
+ * explanation. A socket belongs to the network namespace in which the calling thread was when it opened the socket, and
+ * works on that namespace from anywhere. Only one thread at a time may use a socket.
  */
 #ifndef HW_SYS_NETLINK_H
 #define HW_SYS_NETLINK_H

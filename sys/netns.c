@@ -156,7 +156,7 @@ int hw_netns_remove(const char *name)
         return rc;
     while (umount2(path, MNT_DETACH) == 0)
         ;
-    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that it is not a mount point, or no longer one */
+    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that path is not a mount point, or no longer one */
         return hw_fail(-errno, "unmounting %s: %s", path, strerror(errno));
     if (unlink(path) < 0 && errno != ENOENT)
         return hw_fail(-errno, "removing %s: %s", path, strerror(errno));

@@ -22,7 +22,7 @@ int hw_netns_prepare(void);
  * *ns, and a socket inside it in rt. The calling thread returns to its own namespace. Fails with -EEXIST if the name is
  * taken. */
 int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt);
-/* Does the same, but only the file descriptor keeps the namespace. */
+/* Does the same, but the namespace has no name, and lasts only while a process or a file descriptor refers to it. */
 int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt);
 /* Opens a namespace by name. Fails with -ENOENT if there is no such name, with -ENXIO if the file is not a namespace
  * (left by a crash), or with another -errno. */

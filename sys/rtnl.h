@@ -11,7 +11,7 @@
 
 struct hw_rtnl_link {
     int index;
-    int peer;   /* index of a veth's other end in that end's namespace, or of the device below (of a VLAN); 0 if none */
+    int peer;   /* index of a veth's other end in that end's namespace, or of the device below a VLAN; 0 if none */
     int master; /* index of the bridge or bond that the link belongs to; 0 if none */
     uint32_t mtu;
     bool up;      /* administratively up */

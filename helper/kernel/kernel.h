@@ -68,7 +68,7 @@ struct hd_rss {
     struct hd_set others;
 };
 
-/* A flow rule, which sends TCP packets from remote to local to a queue. */
+/* A flow rule, which selects a queue for TCP packets from remote to local. */
 struct hd_rule {
     bool exact; /* the rule matches exactly local and remote; otherwise only queue and loc are valid */
     union hw_addr local, remote;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reserves local ports of connections with flow rules. A flow rule matches the two ends of a connection. The owner of
- * the connection can dissolve it with a single system call, and hawserd notices this only later. Meanwhile a connection
- * of another user may get the same local port and, with the same server, the same ends.
+ * Reserves the local ports of connections for which there are flow rules. A flow rule matches the two ends of a
+ * connection. The owner of the connection can dissolve it with a single system call, and hawserd notices this only
+ * later. Meanwhile a connection of another user may get the same local port and, with the same server, the same ends.
  *
  * hawserd therefore keeps a socket bound to the local port as long as the rule is on the NIC. No connect() or bind()
  * can then get the port, and the kernel releases the port when hawserd ends for any reason. Only ephemeral ports

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads hawserd's policy file, which says what each user may have. */
+/* Reads hawserd's policy file, which says what each user may use. */
 #ifndef HW_HELPER_POLICY_H
 #define HW_HELPER_POLICY_H
 

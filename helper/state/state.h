@@ -117,7 +117,8 @@ int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic);
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu);
 /* Returns true if one of n queues is bound to a dma-buf or to memory of io_uring. */
 bool hd_any_bound(const struct hd_queue *q, unsigned n);
-/* Restore header split and rx-gro-hw. Call hd_split_back() first. bound is true if any process has a queue bound. */
+/* Restore header split and rx-gro-hw. Call hd_split_back() first. bound is true if any process has bound a queue of the
+ * NIC. */
 int hd_split_back(struct hd_state *s, struct hd_nic *nic, bool bound);
 int hd_gro_back(struct hd_state *s, struct hd_nic *nic);
 /* Chooses n queues for a binding. rss is the current state of RSS. Fails with -EBUSY and the reason if not enough
@@ -155,7 +156,7 @@ char *hd_journal_text(const struct hd_state *s, size_t *len);
  * hd_left(), which is 0 if everything was restored, or -errno. */
 int hd_recover(struct hd_state *s, int wait_ms);
 /* Locks the journal with a lock file next to it. Returns the descriptor of the lock. Fails with -EBUSY and the process
- * number in hw_error() if a running hawserd holds the lock. */
+ * number in hw_error() if a running hawserd or `hawser devmem undo` holds the lock. */
 int hd_journal_lock(const char *path);
 /* Changes the owner of the journal and its lock to the owner of their folder. Needed if root has written them for a
  * hawserd that runs as another user. */

@@ -91,10 +91,10 @@ struct dmnic {
     struct dmnic *peer;
     struct dmnic_queue *q;
     unsigned int nq;
-    unsigned int ring; /* limit for the skbs in a queue's ring */
+    unsigned int ring; /* maximum number of skbs in a queue's ring */
     enum dmnic_like like;
     u32 hds_thresh;
-    u32 buf_len; /* limit for the payload bytes in one page; 0 means the whole page */
+    u32 buf_len; /* maximum payload bytes in one page; 0 means the whole page */
     bool hds;    /* header split was requested */
     bool split;  /* payload goes into pages, which may be unreadable */
     bool up;

@@ -472,8 +472,8 @@ static void card_free(struct net_device *ndev)
 }
 
 /* The platform devices are the machine's slots. Bound memory remains attached to them after the driver's end until the
- * last reader of the memory is gone, and dma_buf_attach() takes no reference. The slots therefore stay permanently,
- * like a PCI device, and the next load finds them. */
+ * last reader of the memory is gone, and dma_buf_attach() takes no reference to the device. The slots therefore stay
+ * permanently, like a PCI device, and the next load finds them. */
 static int slot_make(unsigned int idx)
 {
     char name[16];

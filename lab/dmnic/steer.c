@@ -227,7 +227,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
             locations[n] = i;
         n++;
     }
-    /* mlx5's function also continues to a nonexistent location if there is more room */
+    /* if there is more room, mlx5's function also looks at a location that does not exist, and fails */
     if (locations && nic->like == DMNIC_MLX5 && n < room)
         return -EINVAL;
     /* google/gve/gve_flow_rule.c:234 does not report the number of rules */

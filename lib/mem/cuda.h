@@ -160,8 +160,8 @@ int hw_cuda_rest(const struct hw_space *s, const void *ptr, size_t *len);
  * export the opened memory as a dma-buf (CUDA_ERROR_INVALID_VALUE on the same machine). Fails with -EOPNOTSUPP or
  * another negative errno if the memory cannot be shared. */
 int hw_cuda_ipc_share(const struct hw_space *s, const void *ptr, CUipcMemHandle *out, uint64_t *offset);
-/* Opens len bytes at offset of an allocation that another process shares. Fails with -EPROTO if the allocation is
- * smaller. */
+/* Opens len bytes at offset of an allocation that another process shares. Fails with -EPROTO if the allocation is too
+ * small. */
 int hw_cuda_ipc_open(const struct hw_space *s, const CUipcMemHandle *handle, uint64_t offset, size_t len, void **out);
 void hw_cuda_ipc_close(const struct hw_space *s, void *ptr, uint64_t offset);
 

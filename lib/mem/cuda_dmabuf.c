@@ -57,7 +57,8 @@ int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool p
     return fd;
 }
 
-/* Exports the pages through BAR1, which is the NICs' view of the memory, if the driver supports this. */
+/* Exports the pages through BAR1, which is the NICs' view of the memory, or with the default mapping if the driver does
+ * not support this. */
 static int export_pages(const struct hw_space *s, uint8_t *base, size_t size, struct hw_dmabuf *out)
 {
     int fd = hw_cuda_export(s, base, size, true);
@@ -85,8 +86,8 @@ void hw_cuda_dmabuf_free(const struct hw_space *s, struct hw_dmabuf *b)
     s->ops->free(s, b->base, b->size);
 }
 
-/* Exports no more than the windows that the range touches, because the kernel allocates memory for each page that is
- * bound for sending. */
+/* Exports no more than the windows that [ptr, ptr+near) touches, because the kernel allocates memory for each page that
+ * is bound for sending. */
 int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, size_t window, struct hw_dmabuf *out)
 {
     const struct hw_cuda *cu;

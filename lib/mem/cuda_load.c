@@ -106,7 +106,7 @@ static int load_cuda_driver(void)
 int hw_cuda(const struct hw_cuda **out)
 {
     int s = atomic_load(&state);
-    /* a failed exchange would still take the cache line from the other threads */
+    /* reads owner first, because even a failed exchange takes the cache line from the other threads */
     pid_t me = getpid(), first = atomic_load(&owner);
     if (s >= 0 && first == 0 && atomic_compare_exchange_strong(&owner, &first, me))
         first = me;

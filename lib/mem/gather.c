@@ -8,14 +8,14 @@
 
 #define GIB      ((uint64_t)1 << 30)
 #define RING_MIN 1024
-#define RING_MAX (1u << 24) /* entries, which take 256 MiB of pinned memory */
+#define RING_MAX (1u << 24) /* maximum entries of the ring, which take 256 MiB of pinned memory */
 /* Spare entries after the ring, because a small launch reads HW_FEW entries from any position. */
 #define RING_SPARE 4096
 #define SLICE_MIN  4096 /* bytes; overhead dominates if a warp copies less */
 #define SLICE_MAX  GIB  /* entries have 32-bit lengths, and slices are up to twice as long as this */
 #define SLICES     8192 /* slices of a large batch with few fragments: two for each warp of the largest GPUs */
 #define STAGE      ((size_t)4 << 20) /* bytes of pinned memory for HW_GATHER_HOST */
-#define EACH_MAX   8                 /* entries that a warp reads in one access, which is one cache line */
+#define EACH_MAX   8                 /* maximum entries per warp, which reads them in one access (a cache line) */
 #define WARP_BYTES 6144              /* see each_of() */
 #define STREAMS    8                 /* for the kernel's batches; see hw_gather_stream() */
 
@@ -65,7 +65,7 @@ static int open_pinned(struct hw_gather *g, size_t len)
     return 0;
 }
 
-/* Creates the streams, events and pinned memory. The CUDA context must be current. */
+/* Creates the streams and events and, except for HW_GATHER_D2D, pinned memory. The CUDA context must be current. */
 static int open_gpu_gather(struct hw_gather *g)
 {
     CUresult e = CUDA_SUCCESS;
@@ -325,8 +325,8 @@ static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const
 
 /* ---- starting and finishing --------------------------------------------------------------------- */
 
-/* Checks the bounds of all fragments and adds their bytes to *bytes, limited to UINT64_MAX. Fragments may overlap, so
- * the sum may exceed the address space. */
+/* Checks that the buffers do not overlap and that all fragments are within them. Adds the fragments' bytes to *bytes,
+ * limited to UINT64_MAX. Fragments may overlap, so the sum may exceed the address space. */
 static int check_frags(const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n, uint64_t *bytes)
 {
     const uintptr_t d = (uintptr_t)b->dst, s = (uintptr_t)b->src;

@@ -17,7 +17,7 @@ struct hw_dmabuf {
     int fd; /* owned by the caller */
     uint8_t *base;
     size_t size;
-    uint64_t id; /* identifies the allocation; never reused in the same space */
+    uint64_t id; /* identifies the allocation, and is never reused in the same space; 0 if unknown */
 };
 
 struct hw_copyq; /* a queue of copies of one space, which complete in the order in which they were started */

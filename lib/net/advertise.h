@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses that peers use to reach this machine's NICs if the NICs' own addresses do not work for them, for example
+/* Addresses that peers use to reach this machine's NICs if the peers cannot use the NICs' own addresses, for example
  * behind an address translator or in pods. Knob advertise. */
 #ifndef HW_ADVERTISE_H
 #define HW_ADVERTISE_H

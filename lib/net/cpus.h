@@ -16,8 +16,8 @@ struct hw_cpus {
 /* Reads the CPUs that a thread of this process can use. 0 is the calling thread; the process ID is the main thread. */
 struct hw_cpus hw_cpus_read(pid_t thread);
 
-/* Returns the number of whole CPUs that the quota of this process's control groups allows, at least 1, or 0 if there is
- * no quota. The smallest quota of the groups and their parents applies. net/sysfs.h describes root. Supports control
+/* Returns the number of whole CPUs that the quota of this process's control groups allows, at least 1, or 0 if no quota
+ * was found. The smallest quota of the groups and their parents applies. net/sysfs.h describes root. Supports control
  * groups version 2 (cpu.max) and version 1 (cpu.cfs_quota_us); see admin-guide/cgroup-v2.rst and
  * scheduler/sched-bwc.rst in the kernel's Documentation. */
 unsigned hw_cpu_quota(int root);

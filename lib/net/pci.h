@@ -29,13 +29,13 @@ struct hw_pci_path {
 };
 /* Parses a sysfs link such as "../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio2/net/eth0", from the root to
  * the last PCI device. Fails with -ENOENT if there is no PCI device (a virtual device), and with -E2BIG if there are
- * more than HW_PCI_DEPTH. */
+ * more than HW_PCI_DEPTH PCI devices. */
 int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
 
-/* Parses a speed such as "16.0 GT/s PCIe" to MT/s. "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). Fails
+/* Parses a speed such as "16.0 GT/s PCIe" into MT/s. "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). Fails
  * with -EINVAL and echoes the text. */
 int hw_pci_speed_parse(const char *text, unsigned *out);
-/* Returns the rate in MB/s of a link with this number of lanes in one direction, before packet overhead, or 0 if
+/* Returns the rate of a link with this number of lanes, in MB/s for one direction and before packet overhead, or 0 if
  * unknown. The coding is 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and 242 bytes of each 256-byte flit at 64 GT/s
  * (PCI Express Base Specification 6.0, 4.2). */
 unsigned hw_pci_MBps(unsigned mts, unsigned lanes);

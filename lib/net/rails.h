@@ -9,7 +9,7 @@
 bool hw_rails_join(const char *rails, const struct hw_path_end *mine, const struct hw_path_end *theirs);
 
 /* Reads the map of rails from knob rails, which is the text itself or '@' and the name of a file. Allocates *out. Fails
- * with -EINVAL if the file is not a text or is too long, or with another negative errno such as -ENOENT. */
+ * with -EINVAL if the file is not a text file or is too long, or with another negative errno such as -ENOENT. */
 int hw_rails_read(const char *knob, char **out);
 
 #endif

@@ -178,7 +178,7 @@ void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *dev
 
 struct answer {
     bool found, link;
-    bool many; /* the route has several next hops, including the requested interface */
+    bool many; /* the route has several next hops, one of them through the requested interface */
     unsigned oif;
 };
 

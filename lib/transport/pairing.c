@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a candidate may take, relative to the candidates that have answered. After this time other candidates are
- * tried in parallel. If there are none, the channels of the slow candidate come up later or never. */
+/* The time for a candidate: PATIENCE_TIMES times the time that another candidate took to answer, but at least
+ * PATIENCE_MS. After this time other candidates are tried in parallel. If there are none, the channels of the slow
+ * candidate come up later or never. */
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
 #define FIRST_MS       250 /* time for a candidate while no candidate has answered */
@@ -135,7 +136,8 @@ static void find_ways(struct hw_pairing *g)
     hw_close(&fd);
 }
 
-/* Fails if the peer is on this machine and the transport or knob same_machine excludes such peers. */
+/* Fails if the peer is on this machine, unless the transport works within a machine or knob same_machine permits such
+ * peers. */
 static int refuse_self(const struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;

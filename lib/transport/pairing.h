@@ -20,7 +20,8 @@ struct hw_try {
     int fd;
     struct hw_hs *hs;
     uint64_t began;
-    uint16_t reached; /* 1 + the server's entry that the connection arrived on, or 0 if it is none of them */
+    uint16_t reached; /* 1 + the index of the server's entry for the NIC that the connection arrived on, or 0 if there
+                         is none */
     int rc;
     char why[160];
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport defines how a rail's connections are made from sockets on which both sides have proved the session's
- * secret, and how the connections carry bytes (struct hw_rail_io). Each transport is one const table. The two ends of a
- * connection may first negotiate on its socket (meet) before a rail uses the connection. During the negotiation any
- * thread may drive the connection, but only one at a time.
+ * A transport defines how a rail's connections are made from sockets on which both sides have proved that they know the
+ * session's secret, and how the connections carry bytes (struct hw_rail_io). Each transport is one const table. The two
+ * ends of a connection may first negotiate on its socket (meet) before a rail uses the connection. During the
+ * negotiation any thread may drive the connection, but only one at a time.
  *
  * Differences between transports are data in struct hw_caps, not branches in the engine.
  */
@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* ms that making a connection is known to sleep; added to the timeout of hawser_connect() */
+    uint32_t setup_ms; /* ms for which making a connection may sleep; added to the timeout of hawser_connect() */
     bool device_path;  /* the NIC can place received data in GPU memory */
     bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {

@@ -83,9 +83,9 @@ static __device__ __forceinline__ uint4 shifted(uint4 a, uint4 b, u32 bits)
     return v;
 }
 
-/* Copies n vectors with one warp, beginning at this thread's position. If fewer vectors are left than fit, the first
- * vector is loaded again, which avoids a branch. Loads without branches stay together, and the vector is in the cache.
- */
+/* Copies n vectors with one warp, beginning at this thread's position. If the last batch is not full, its first vector
+ * is loaded again in place of the missing vectors, which avoids a branch. Loads without branches stay together, and the
+ * vector is in the cache. */
 static __device__ __forceinline__ void copy_aligned(uint4 *dst, const uint4 *src, u32 n, u32 lane)
 {
     uint4 v[BATCH];

@@ -44,8 +44,8 @@ struct dm_claim;
  * see knob devmem_memory). event, an eventfd, is signalled when the request is decided. Fails with a negative errno
  * such as -ENOMEM. */
 int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event, struct dm_claim **out);
-/* Returns 0 if the connection is steered; payload arrives in *pool with *dmabuf_id then. Fails with -EAGAIN while the
- * request is undecided, or with the reason for the refusal. */
+/* Returns 0 if the connection is steered; payload then arrives in *pool, whose dma-buf has the kernel's ID *dmabuf_id.
+ * Fails with -EAGAIN while the request is undecided, or with the reason for the refusal. */
 int dm_claim_test(struct dm_claim *c, const struct dm_pool **pool, uint32_t *dmabuf_id);
 /* Returns 0, or -ENOLINK if the grant is no longer valid. */
 int dm_claim_health(const struct dm_claim *c);

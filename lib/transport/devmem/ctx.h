@@ -34,7 +34,7 @@ struct dm_range {
     enum { FREE, WANTED, BOUND, BAD, LEAVING } state;
     unsigned nic;
     const struct hw_space *space;
-    struct dm_source is; /* size 0 if the range is not bound yet or never will be */
+    struct dm_source is; /* size 0 if the range is not bound yet or could not be bound */
     size_t len, window;  /* WANTED: length of the data to send, and window for dmabuf_of() */
     uint32_t binding;
 };

@@ -276,7 +276,7 @@ static uint64_t get_devmem_released(struct hw_conn *c)
     return c->over < c->begun ? c->send[c->over % SENDS].from : c->gone;
 }
 
-/* Sends a part of the piece from device memory. */
+/* Sends the piece, or a part of it, from device memory. */
 static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece, const struct dm_source *from)
 {
     ssize_t n = -EAGAIN;

@@ -150,8 +150,8 @@ static int connect_hawserd(const char *path)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return hw_fail(-errno, "creating a UNIX socket for hawserd: %s", hw_errno_name(errno));
-    /* the connect does not block, because EAGAIN is the right result if hawserd is so far behind that the queue is full
-     */
+    /* connect() does not block, because EAGAIN is the right result if hawserd is so far behind that its connection
+     * queue is full */
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         int err = errno;
         hw_close(&fd);

@@ -36,11 +36,11 @@ void dm_helper_close(struct dm_helper *h);
  * sends nothing without a request. */
 int dm_helper_fd(const struct dm_helper *h);
 
-/* Binds the dma-buf to nqueues (1 to HW_HELPER_QUEUES) receive queues of the NIC that ordinary traffic does not use,
- * and turns header split on if needed. page is the requested size of each buffer that the NIC fills, 0 or a power of
- * two. If the kernel, the driver or the memory does not support this size, the kernel's page size is used. The caller
- * keeps the descriptor and may close it after the call. Errors include -EACCES (policy, NIC), -EDQUOT (a limit of the
- * policy), -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver), -ENODEV (unknown NIC) and -EINVAL (size or
+/* Binds the dma-buf to nqueues (1 to HW_HELPER_QUEUES) receive queues of the NIC, which are removed from RSS if
+ * necessary, and turns header split on if needed. page is the requested size of each buffer that the NIC fills, 0 or a
+ * power of two. If the kernel, the driver or the memory does not support this size, the kernel's page size is used. The
+ * caller keeps the descriptor and may close it after the call. Errors include -EACCES (policy, NIC), -EDQUOT (a limit
+ * of the policy), -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver), -ENODEV (unknown NIC) and -EINVAL (size or
  * alignment of the dma-buf). */
 int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, uint32_t page,
                       struct dm_binding *out);
@@ -50,8 +50,8 @@ int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsig
 int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struct dm_binding *out);
 
 /*
- * Installs a flow rule for one connection. Data that arrives on the connected TCP socket sock goes to the queue with
- * the fewest rules in the receive binding. The socket proves that the connection is the caller's. hawserd reads both
+ * Installs a flow rule for one connection. Data that arrives on the connected TCP socket sock goes to the queue of the
+ * receive binding that has the fewest rules. The socket proves that the connection is the caller's. hawserd reads both
  * ends from the socket, so no user can steer another user's traffic. The caller keeps the socket.
  *
  * The rule exists until it or its binding is released. hawserd also removes the rule after the connection has ended,

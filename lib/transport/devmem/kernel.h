@@ -54,7 +54,7 @@ struct dm_received {
  */
 ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 
-/* Returns pages to the kernel. Returns the number of pages that the kernel accepted, or a negative errno. */
+/* Gives pages back to the kernel. Returns the number of pages that the kernel accepted, or a negative errno. */
 int dm_give_back(int fd, const uint32_t *tokens, size_t n);
 
 /* Starts to send [offset, offset+len) of a bound dma-buf. Returns the number of bytes accepted, or a negative errno.

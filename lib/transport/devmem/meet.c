@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define WORD       16
-#define HEAD       8 /* bytes of a message whose layout is the same in all versions */
+#define HEAD       8 /* the first bytes of a message, whose layout is the same in all versions */
 #define VERSION    2
 #define NO_GPU     0xffff
 #define MAGIC      0x4d445748u /* "HWDM" */
@@ -117,7 +117,8 @@ static int said_gpu(const uint8_t *at)
     return gpu == NO_GPU ? -1 : gpu;
 }
 
-/* Receives the peer's next message. Returns 1, 0 if no message has arrived yet, or a negative errno. */
+/* Receives the peer's next message. Returns 1, 0 if it has not arrived yet or all messages were received, or a negative
+ * errno. */
 static int receive_meet_message(struct dm_meet *m)
 {
     int next = OFFER;
@@ -205,7 +206,7 @@ static int dial_side(struct dm_meet *m)
     return side_watch(m);
 }
 
-/* Checks whether the second connection is up. The client makes it. */
+/* The client makes the second connection. The server waits for it until the client's READY. */
 static void side_step(struct dm_meet *m)
 {
     if (m->side_up || m->side_lost)

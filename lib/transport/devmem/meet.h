@@ -11,9 +11,9 @@
  *   VERDICT  the probe (4096 bytes on the payload connection) arrived without errors, at least half of it in device
  *            memory
  *
- * A direction whose receiver answers yes three times sends heads and small payloads on the first connection, and large
- * payloads on the second. Every other direction sends everything on the first connection, as transport tcp does. See
- * docs/wire.md.
+ * If the receiver of a direction answers yes three times, heads and small payloads of this direction are sent on the
+ * first connection, and large payloads on the second. Otherwise everything is sent on the first connection, as by
+ * transport tcp. See docs/wire.md.
  */
 #ifndef HW_DEVMEM_MEET_H
 #define HW_DEVMEM_MEET_H
@@ -34,7 +34,7 @@ struct dm_meet_args {
     const struct hw_tp_env *env;
     struct dm_ctx *ctx;
     const char *nic;
-    int heads;      /* established descriptor of the first connection */
+    int heads;      /* descriptor of the first connection, which is established */
     int set, event; /* epoll to which the second connection is added, and eventfd that is signalled */
     bool client;
     int gpu, peer_gpu; /* client: GPUs of the connection here and at the peer, or -1 if not specified */
@@ -48,7 +48,8 @@ struct dm_meet_args {
 struct dm_meet *dm_meet_new(const struct dm_meet_args *a);
 /* Server: takes the second connection, which has arrived. Takes ownership of fd. */
 void dm_meet_side(struct dm_meet *m, int fd);
-/* Returns 0 with the agreement in *out, -EAGAIN, or the error that ended the channel. */
+/* Returns -EAGAIN until the negotiation has ended, and then 0 with the agreement in *out, or the error that ended the
+ * channel. */
 int dm_meet_step(struct dm_meet *m, struct dm_met *out);
 /* Returns 0, or -ETIMEDOUT if the negotiation has taken too long. */
 int dm_meet_late(const struct dm_meet *m);

@@ -12,7 +12,7 @@
 #define HELD       8192u        /* maximum number of pages that are held at a time */
 #define GIVE_BACK  64u          /* pages that are returned together while more data arrives */
 #define DEPTH      64u          /* maximum number of gathers in flight */
-#define DISCARD_MS 500          /* time limit for gathers in flight */
+#define DISCARD_MS 500          /* time limit in ms for gathers in flight when a receive is discarded */
 
 struct held {
     uint32_t token;

@@ -21,7 +21,7 @@ struct np_conn {
     enum { GREET, JOIN, READY } state;
     uint64_t deadline, request_ms;
     const struct hw_tp_env *env;
-    bool server, unpacks; /* server: the client sends the first greeting, which specifies the GPUs of the connection */
+    bool server, unpacks; /* server: this side waits for the client's greeting, which has the connection's GPUs */
     uint8_t out[HW_PLUGIN_GREET], in[HW_PLUGIN_GREET_MOST];
     unsigned out_done, in_have, dev;
     struct hw_plugin_greet peer; /* valid if greeted is true */
@@ -37,8 +37,8 @@ struct np_conn {
     struct np_result result[NP_SLOTS];
 };
 
-/* Returns the maximum message size: a number of whole pages that the plugin accepts. Unused pages of a slot cost
- * nothing. */
+/* Returns the maximum message size in bytes: the plugin's limit, but at most NP_SLOT_MAX, rounded down to whole pages.
+ * Unused pages of a slot cost nothing. */
 uint32_t np_conn_slot(const struct np_props *p);
 /* Creates a connection over fd, from nic. The caller remains the owner of fd. Returns 0 or -errno. */
 int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_conn **out);

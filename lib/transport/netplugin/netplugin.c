@@ -24,7 +24,7 @@ struct hw_conn {
     struct hw_source source; /* source of the plugin's event */
     struct hw_rail *rail;
     unsigned link;    /* number of the rail's link */
-    uint32_t pending; /* uncounted bytes of a message in a slot that the plugin has not accepted yet */
+    uint32_t pending; /* payload bytes of a message in a slot, if the plugin has not accepted the message yet */
     uint32_t len, at; /* payload bytes of the oldest received message, and how many of them were read */
     bool has_message;
     struct hw_tp_counts *counts;
@@ -55,7 +55,7 @@ static int check_first_device(struct np_host *h, struct np_props *p)
 static int open_netplugin(const char *plugin, struct hw_tp_env *env)
 {
     struct np_pool *pool;
-    /* Half of the peer's timeout, within limits, so that a hung call is reported first. */
+    /* Half of the peer's timeout, within limits, so that a hung call is reported before the peer times out. */
     const uint64_t call_ms = HW_MAX(HW_MIN(env->knobs->peer_timeout_ms / 2, CALL_MOST_MS), CALL_LEAST_MS);
     struct np_options o = {.log = env->log, .call_ms = (int)call_ms, .one_thread = !env->knobs->plugin_threads};
     o.trace = env->knobs->plugin_trace;
@@ -293,8 +293,8 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
     return sum;
 }
 
-/* Waits until the uncounted bytes are in their slot. The next write sends them from the slot, even if it passes them
- * from other memory. */
+/* Waits until the uncounted bytes are in their slot. The next write sends them from the slot, even if the caller passes
+ * other memory with the same bytes. */
 static int stop_reading(struct hw_conn *c)
 {
     return c->pending ? np_slots_settle(&c->np->slots) : 0;

@@ -268,7 +268,7 @@ int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head)
     return rc;
 }
 
-/* Copies a payload from a GPU slot to ptr in the memory of the same GPU, with a copy by the GPU. */
+/* Copies payload from a GPU slot to ptr, in the memory of the same GPU. Returns -EBUSY until the copy is complete. */
 static int take_gpu_slot(struct np_slots *s, const uint8_t *from, void *ptr, uint32_t len)
 {
     int rc;

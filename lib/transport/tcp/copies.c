@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define STALL_NS (2 * HW_MS)  /* after this time a copy is so slow that spinning is no longer useful */
-#define NAP_NS   (20 * 1000l) /* sleep between checks after this time */
+#define NAP_NS   (20 * 1000l) /* sleep between checks of a slow copy */
 
 /* ---- one queue ---------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bootstrap handshake (wire.h) as a state machine on a nonblocking socket. Its whole state is one struct of fixed
- * size, so a server allocates nothing else for a connection before the client has proved the key. */
+ * size, so a server allocates nothing else for a connection before the client has proved that it has the key. */
 #include "transport/tcp/sock.h"
 
 #include <string.h>
@@ -53,8 +53,8 @@ static int send_bytes(int fd, const void *p, size_t n)
     return 0;
 }
 
-/* Reads until hs->want bytes have arrived, and returns 0 then. Never reads more, because the following bytes belong to
- * the user of the connection. */
+/* Reads until hs->want bytes have arrived. Returns 0 then, and -EAGAIN before. Never reads more, because the following
+ * bytes belong to the user of the connection. */
 static int receive_bytes(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {

@@ -64,7 +64,7 @@ void hw_sock_abort(int *fd);
 struct hw_hs {
     bool client;
     uint8_t stage;
-    uint64_t deadline; /* deadline of the current message, as hw_now() counts */
+    uint64_t deadline; /* deadline of the current message, in hw_now() time */
     uint64_t step_ms;
     uint32_t have, want;
     struct hw_hello hello;

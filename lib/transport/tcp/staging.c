@@ -171,7 +171,7 @@ static int stage_bytes(struct hw_staging *s, const struct hw_space *space, const
     return rc;
 }
 
-/* Returns true if the ring begins with the first bytes of these pieces, or is empty. */
+/* Returns true if the ring is empty or begins with the first byte of the pieces that the CPU cannot access. */
 static bool is_staged(const struct way *w, const struct hw_piece *piece, uint32_t n)
 {
     while (n && piece->space->direct)

@@ -398,7 +398,7 @@ static void bound_file(int fd, off_t *punched)
     }
 }
 
-/* Ends this process when the parent ends, even while the plugin is in a call, and limits the memory of the log files.
+/* Ends this process when the parent ends, even during a call of the plugin, and limits the memory of the log files.
  * PR_SET_PDEATHSIG does not work here, because the kernel sends that signal when the thread that forked ends. */
 static void *watch_parent_process(void *arg)
 {

@@ -53,7 +53,7 @@ struct kid_comm {
     uint64_t batches,
         batch[NP_RING]; /* number of the last batch started, and of the last batch of each receive, or 0 for none */
     struct np_frag_area
-        *frags; /* area where the parent reads the fragments; the parent then reports them as consumed */
+        *frags; /* area from which the parent reads the fragments; NULL if the child reorders the data itself */
 };
 
 struct kid_mr {

@@ -36,7 +36,8 @@ static int mark_request_consumed(struct kid *k, struct kid_comm *c)
 
 /* ---- the two queues of a connection --------------------------------------------------------- */
 
-/* Starts a flush, because the GPU may not yet see data that a NIC has written to its memory. */
+/* Starts a flush of data that was received into GPU memory, if the plugin has iflush. Without it the GPU might not yet
+ * see the data. */
 static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
 {
     const struct kid_mr *mr = &k->mr[e->mr];

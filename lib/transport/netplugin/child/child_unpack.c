@@ -23,8 +23,8 @@ static bool is_cpu_readable(const void *p, size_t len)
     return yes;
 }
 
-/* Reads the structure at the handle. Returns 1 and leaves *u unchanged if the structure is not readable. The structure
- * is then on a GPU that was not current, and no data will arrive scattered on this connection. */
+/* Reads the structure at the handle. Returns 1 and leaves *u unchanged if the structure is on a GPU although no GPU was
+ * current when the connection was made. Then no data will arrive scattered on this connection. */
 static int read_handle(const struct kid_comm *c, const void *handle, struct unpackNetDeviceHandle *u)
 {
     size_t len;

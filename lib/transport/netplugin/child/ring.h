@@ -187,7 +187,7 @@ struct np_child {
     struct np_shared *shared;
     const char *plugin; /* path or name */
     int socket, log;    /* log: file for output; grows, while its beginning is freed */
-    int warnings;       /* file for the plugin's warnings, as log */
+    int warnings;       /* file for the plugin's warnings; grows like log */
     int parent;         /* pid of the parent */
     unsigned newest;    /* newest table version to use */
     unsigned spin_us;   /* time in us for which the loop polls without finding work before it sleeps */

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 enum {
-    /* np_wait() polls for WAIT_SPIN_US, then yields its CPU between polls until WAIT_YIELD_US, and then sleeps. Waking
-     * the child takes tens of microseconds on a virtual machine. */
+    /* np_wait() polls for WAIT_SPIN_US, then yields its CPU between polls until WAIT_YIELD_US have passed, and then
+     * sleeps. Waking the child takes tens of microseconds on a virtual machine. */
     WAIT_SPIN_US = 25,
     WAIT_YIELD_US = 400,
     WAIT_SLICE_MS = 100, /* longest sleep before the child's health is checked */
@@ -283,7 +283,8 @@ static int adopt_child_error(struct np_comm *c)
     return kill_comm(c, np_blame(c->h, rc, text));
 }
 
-/* Returns -EAGAIN if the connection and the child are healthy, or else the error. */
+/* Returns -EAGAIN if the connection and the child are healthy or a completed request was not reported yet, or else the
+ * error. */
 static int nothing_yet(struct np_comm *c)
 {
     if (atomic_load_explicit(&c->ring->state, memory_order_acquire) == NP_FAILED) {
@@ -379,7 +380,7 @@ int np_irecv(struct np_comm *c, struct np_mr *mr, size_t offset, size_t len, int
                      : hw_fail(-EINVAL, "plugin %s: cannot receive on a connection for sending", c->h->name);
 }
 
-/* Reports that the oldest request's deadline has passed. */
+/* Marks the connection dead because the oldest request's deadline has passed. */
 static int too_late(struct np_comm *c)
 {
     const char *what = c->sends ? "isend" : "irecv";

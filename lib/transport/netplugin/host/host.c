@@ -71,8 +71,8 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
     return (size_t)HW_MAX(got, 0);
 }
 
-/* Reaps the child if it has ended, and describes how. Returns false if the child is still running. Called with the lock
- * held. */
+/* Reaps the child if it has ended, and describes how. With `wait`, waits until it has ended. Returns false if the child
+ * is still running. Called with the lock held. */
 static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
@@ -149,7 +149,7 @@ static int record_child_death(struct np_host *h, int rc, const char *how, const 
     return hw_fail_copy(h->dead, h->why);
 }
 
-/* Kills the child. Called with the lock held. */
+/* Sets the host's error and kills the child. Called with the lock held. */
 static int end_it(struct np_host *h, int rc, const char *how, const char *then)
 {
     char ignored[80];
@@ -227,8 +227,8 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
-/* Returns the time limit in ms of a call on the loop. A connect or accept may be known to sleep. During that time,
- * calls that open or register an object wait for the plugin's locks. */
+/* Returns the time limit in ms of a plugin call on the loop. Calls that open, register or close an object get the extra
+ * time that the plugin's listen, connect or accept may take, because they may wait for its locks that long. */
 static int patience_ms(const struct np_host *h, uint32_t call)
 {
     const bool opens = call == NP_LISTEN || call == NP_CONNECT || call == NP_ACCEPT || call == NP_REGMR ||

@@ -75,7 +75,7 @@ typedef enum {
 typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                                   const char *fmt, ...);
 
-/* Callback that passes the plugin's own events to NCCL's profiler, since v10. phandle is the value passed to isend and
+/* Callback that passes the plugin's own events to NCCL's profiler, since v10. pHandle is the value passed to isend and
  * irecv. */
 typedef enum {
     ncclProfilerNetEventStart = 0,
@@ -143,9 +143,9 @@ _Static_assert(offsetof(ncclNetDeviceHandle_t, size) == 16, "NCCL's ABI");
 _Static_assert(offsetof(ncclNetDeviceHandle_t, needsProxyProgress) == 24, "NCCL's ABI");
 
 /* Structures of an unpacking device, version 7. The handle points to a struct unpackNetDeviceHandle. struct
- * netUnpackMeta lists the fragments of each irecv's payload, in the slot that is the irecv's number since the
- * connection was made, modulo the queue's depth: len bytes at bounce_buf + src_off belong at the irecv's data +
- * dst_off. */
+ * netUnpackMeta lists the fragments of each irecv's payload, in the slot whose index is the irecv's number, counted
+ * since the connection was made, modulo the queue's depth: len bytes at bounce_buf + src_off belong at the irecv's data
+ * + dst_off. */
 #define NCCL_NET_DEVICE_UNPACK_MAX_QUEUE_DEPTH 16
 #define NET_UNPACK_MAX_SLICE_PAGES             2048
 #define NET_UNPACK_MAX_SLICE_SIZE              (4 * 1024 * 1024) /* maximum size of one irecv */

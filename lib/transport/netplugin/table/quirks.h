@@ -23,9 +23,9 @@ struct np_env {
 
 struct np_quirk {
     const char *table;      /* prefix of the table's name */
-    unsigned max_requests;  /* maximum in flight per connection and direction, or 0 for the ABI's limit */
+    unsigned max_requests;  /* maximum requests in flight per connection and direction, or 0 for the ABI's limit */
     uint32_t max_size;      /* maximum bytes of one request, or 0 for the ABI's limit */
-    uint32_t max_fragments; /* maximum per request, beyond which the plugin ends the process */
+    uint32_t max_fragments; /* maximum fragments of a request; with more, the plugin ends the process; 0: no limit */
     uint32_t align;         /* required alignment of registered addresses in bytes, or 0 for none */
     unsigned handle_bytes;  /* number of handle bytes that the peer needs, or 0 for all */
     bool setup_threads;     /* connect and accept may each wait for the peer, so each must have a thread */

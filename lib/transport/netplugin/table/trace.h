@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a line for each plugin call with a result to a file, with time, thread, call, arguments, result and duration.
- * The file also gets the plugin's own log messages of all levels. The lines are
+ * Writes to a file a line for each plugin call that has a result, with time, thread, call, arguments, result and
+ * duration. The file also gets the plugin's own log messages of all levels. The lines are
  *
  *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT [NAME=VALUE]... us=TIME
  *    SECONDS PID.TID log LEVEL FILE:LINE TEXT
