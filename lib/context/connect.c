@@ -29,8 +29,8 @@ static bool is_someone_there(void *arg)
 }
 
 /* Waits until a peer has connected, or has died before the application knew it. The caller drives the loop only if no
- * library thread does so. A caller that drives the loop takes the events that other callers wait for, and must wake
- * each of these callers. A thread may wait in hawser_accept() for hours. */
+ * library thread does so: a caller that drives the loop takes the events that other callers wait for and must wake
+ * these callers, and a thread may wait in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)

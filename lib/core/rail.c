@@ -399,7 +399,7 @@ static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
     return in ? r->ops->refused(r->up, r, in) : -ENXIO;
 }
 
-/* Passes n more bytes to the link. */
+/* Reports to the link that n bytes were read, and returns to the connection those that it must read again. */
 static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
 {
     const uint8_t *data;

@@ -27,8 +27,8 @@ void hw_control_send_own(struct hw_peer *p, struct hw_control *c);
 /* Sends c from op->last, so that no memory is needed. May be called once for each operation. Does nothing if the peer
  * is dead. Called with the lock held. */
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
-/* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in
- * use. Called with the lock held. */
+/* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in use
+ * or the peer is dead. Called with the lock held. */
 bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
 /* Tells the peer that its request is refused. a is the peer's operation (FAIL) or the peer's landing (UNREAD). Called
  * on the loop of the rail that refuses, before the refused frame is counted. Returns 0, or a negative errno if the rail

@@ -9,7 +9,7 @@
 
 /* Sets the operation's result unless it has one already. */
 void hw_op_set_result(struct hw_op *op, int why);
-/* Subtracts n from the remaining count of the operation. Called without the lock. */
+/* Subtracts n from the operation's count, and ends the operation if the count is then 0. Called without the lock. */
 void hw_op_sub(struct hw_op *op, uint64_t n);
 /* Works like hw_op_sub(), with the lock held. */
 void hw_op_sub_locked(struct hw_op *op, uint64_t n);
@@ -45,7 +45,7 @@ void hw_op_end_landing(struct hw_op *op, struct hw_landing *g);
 void hw_stops_send(struct hw_peer *p);
 /* Counts a request as ended, because the peer has answered it or never will. Called with the lock held. */
 void hw_request_ended(struct hw_peer *p);
-/* Stops counting the answer as uncut, because all of it was cut or never will be. */
+/* Stops counting the answer as uncut, because it was cut completely, or because the rest will never be cut. */
 void hw_serve_was_cut(struct hw_op *op);
 /* Ends all operations of a dead peer. */
 void hw_ops_die(struct hw_peer *p);

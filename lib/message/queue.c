@@ -13,8 +13,8 @@ static uint64_t cost_message(uint64_t len)
     return len + HW_NOTE_COST;
 }
 
-/* Returns the part of a send's remaining count that ends with the message's arrival. It is at least 1, because a
- * message may have no bytes. */
+/* Returns how much to subtract from a send's count when its message has arrived: at least 1, even for an empty message.
+ */
 static uint64_t count_message(const struct hw_op *op)
 {
     return HW_MAX(op->total, 1);
@@ -32,7 +32,7 @@ static bool is_short(const struct hw_op *op)
     return is;
 }
 
-/* Sends the message to the receive that the grant announced. */
+/* Sends the message to the receive that the grant announced, or cancels the send if the message is too long for it. */
 static void send_direct(struct hw_op *op, const struct hw_grant *g)
 {
     struct hw_queues *t = &op->peer->queues;

@@ -41,7 +41,7 @@ void hw_queue_copy(struct hw_op *op);
  *
  * Closes a stream. Its operations on this side end with -ECANCELED, and later operations of the peer are refused with
  * -ESHUTDOWN. May be called from any thread. Fails with -EINVAL if this side, but not the peer, has already closed the
- * stream, -ENOMEM, -EAGAIN if too many streams are closed by one side only, or the error that the peer died with. */
+ * stream, -ENOMEM, -EAGAIN if too many streams are closed by this side only, or the error that the peer died with. */
 int hw_stream_close(struct hw_peer *p, uint32_t stream);
 /* Returns true if the queue's stream was closed by this side (here) or by the peer (not here). Called with the lock
  * held. */
