@@ -13,7 +13,7 @@
 
 #define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has one */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
-#define GREETINGS     16 /* attempts if the server closes the connection in the handshake, as an overloaded server does */
+#define GREETINGS     16  /* maximum number of attempts if the server closes the connection in the handshake */
 #define PAUSE_MS      10  /* average pause after the first attempt; doubles with each attempt */
 #define PAUSE_MOST_MS 320 /* maximum average pause */
 
@@ -349,8 +349,8 @@ static void pause_greeting(const struct hw_connect *c, unsigned tries)
         wait_for_fd(c->p->h, -1, 0, HW_MIN(until, c->deadline));
 }
 
-/* Connects to the first of the n addresses on which the handshake succeeds. Tries again if the server closes the
- * connection in the handshake. */
+/* Connects to the first of the n addresses at which the handshake succeeds. Tries again if the server closes the
+ * connection in the handshake, as an overloaded server does. */
 static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
 {
     int rc = -EHOSTUNREACH;

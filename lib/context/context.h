@@ -158,7 +158,7 @@ struct hw_way {
     unsigned links;
     atomic_bool up;
     atomic_uint lost;   /* number of times that the rail went down, not counting a spare that was no longer needed */
-    atomic_uint failed; /* like `lost`, but only while neither side was closing the peer */
+    atomic_uint failed; /* like `lost`, but only while neither side was closing */
     atomic_int carrier; /* the latest report about the NIC's link that hw_nics_judge() has not evaluated */
     int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
     struct hw_driver *driver;

@@ -106,7 +106,7 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 
 /* Returns the number of channels per pair of NICs if knob channels is 0. A single connection can keep a thread busy
  * with copying, so fast NICs get more than HW_CHANNELS_LEAST if there are enough loops. Transports that carry payload
- * on a separate connection do not copy in this way. */
+ * on a separate connection do not copy in this way, and get HW_CHANNELS_LEAST. */
 static uint64_t count_channels(const struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     struct rlimit files = {0};

@@ -10,7 +10,7 @@
  *    usually return.
  *  - Callers that wait for a condition (hw_driver_wait()). One of them leads and drives the loop, and the others
  *    follow.
- *  - A thread that posts work does this work itself if no other thread has the role (hw_driver_begin()).
+ *  - Threads that post work, if no other thread has the role (hw_driver_begin()).
  */
 #ifndef HW_DRIVER_H
 #define HW_DRIVER_H
@@ -40,7 +40,7 @@ struct hw_driver {
     atomic_ullong spent;      /* time spent on work in ns, counted if busy is not 0; written with the role */
     unsigned misses, skips;   /* used by the leader: consecutive unsuccessful polls, and number of waits that will still
                                  skip polling */
-    atomic_uint asleep;       /* threads that block in epoll_wait() or are about to */
+    atomic_uint asleep;       /* number of threads that block in epoll_wait() or are about to */
     atomic_bool leader_waits; /* one of these threads leads the callers */
     _Atomic uint64_t armed;   /* time at which the alarm expires */
     atomic_bool left;         /* there was more to do when the role was released */
@@ -50,10 +50,10 @@ struct hw_driver {
     pthread_mutex_t lead;    /* protects led and nap */
     pthread_cond_t led, nap; /* conditions that the followers and the thread wait for */
     atomic_bool napping;     /* the thread waits for nap */
-    atomic_uint callers;     /* threads in hw_driver_wait(); the highest bit is set if one of them leads */
+    atomic_uint callers;     /* number of threads in hw_driver_wait(); the highest bit is set if one of them leads */
     atomic_uint followers;   /* threads that wait for led */
     atomic_uint visits;      /* approximate number of times that a caller arrived */
-    /* Threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
+    /* Number of threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
     atomic_uint inside;
     atomic_bool away;   /* the thread leaves the loop to callers for a limited time */
     atomic_bool wanted; /* the thread need not stay away, because callers have moved to another driver or leave the work

@@ -92,7 +92,8 @@ struct hw_link_ops {
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* Called if the link ended before the payload was in place. */
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
-    /* Called when the peer has received the frame of this token and its payload of `pay` bytes is in place. */
+    /* Called when the peer has received the frame of this token, with its payload of `pay` bytes, and the payload's
+     * memory on this side is no longer read. */
     void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
     /* Called if the peer has not received the frame of this token, with a payload of `pay` bytes, and will never
      * receive it over this link (hw_link_settle()). The calls are in the order of the frames. */
@@ -171,8 +172,8 @@ void hw_link_free(struct hw_link *l);
 
 /* ---- for the transport ------------------------------------------------------------------------ */
 
-/* Pulls frames if possible, and stores the next bytes to send in up to cap pieces. Returns the number of pieces, or 0
- * if there is nothing to send now. */
+/* Pulls frames if possible, and lists the next bytes to send as up to cap pieces in out. Returns the number of pieces,
+ * or 0 if there is nothing to send now. */
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if frames that were pulled are not completely sent. */
 bool hw_link_has_unsent(const struct hw_link *l);
@@ -182,7 +183,7 @@ bool hw_link_sends_apart(const struct hw_link *l);
 void hw_link_sent(struct hw_link *l, uint64_t n);
 /* If apart.held is set: reports that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
-/* Stores the memory for the next bytes to read in up to cap pieces; cap is at least 2. Returns the number of pieces,
+/* Lists memory for the next bytes to read as up to cap pieces in out; cap is at least 2. Returns the number of pieces,
  * which is at least 1. A piece without ptr is for the second stream only. Memory that was not filled is returned again
  * by the next call. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
@@ -213,7 +214,8 @@ int hw_link_let_go(struct hw_link *l, const void *owner);
 struct hw_link_in *hw_link_drop(struct hw_link *l);
 /* Returns the token of the first counted frame that is not completely sent, or NULL. */
 void *hw_link_get_sending(const struct hw_link *l);
-/* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not sent or filled. */
+/* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not yet sent or filled.
+ */
 bool hw_link_uses(const struct hw_link *l, const void *owner);
 /* Returns true if the next bytes of the second stream are for memory of this owner. The transport must then stop its
  * transfer before hw_link_let_go(). */

@@ -10,7 +10,8 @@
 /* Limit of the time `alone` for check() if no other rail hears the peer: enough to doubt the path, but not to declare
  * it dead. */
 #define DOUBT (120 * HW_MS)
-/* Maximum number of reads and writes of one link in a turn, so that other rails of the loop need not wait longer. */
+/* Maximum number of reads of one link in a turn, and of writes, so that other rails of the loop need not wait longer.
+ */
 #define TURN_STEPS 8
 /* A confirmation does not wait for limits.patience once it covers this many frames of a link. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)
@@ -336,7 +337,7 @@ void hw_rail_let_go(struct hw_rail *r, const void *owner)
         if (rc == 0)
             rc = hw_link_let_go(&rl->link, owner);
         rl->let_go = rl->link.gone;
-        rl->ready = true; /* the transport may return bytes again that it had read for this memory */
+        rl->ready = true; /* the transport may now return bytes that it had read for this memory */
         if (rc < 0)
             hw_rail_end(r, rc);
     }

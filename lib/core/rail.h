@@ -49,7 +49,8 @@ struct hw_rail_ops {
                 uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
-    /* Returns the number to send to the peer with the next confirmation or last word. */
+    /* Returns the mark: a number of the layer above that is sent to the peer with the next confirmation or last word.
+     */
     uint32_t (*mark)(void *up);
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
     void (*marked)(void *up, uint32_t mark);
@@ -190,7 +191,7 @@ struct hw_rail {
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
     struct hw_task work;               /* reads data */
-    /* Writes data in one batch, after all tasks that reading has posted have run. */
+    /* Writes data in one batch, after the tasks that were posted during reading have run. */
     struct hw_task flush;
 };
 

@@ -327,8 +327,7 @@ static void act_on_order(struct hw_task *t)
 
 /* ---- the home loop -------------------------------------------------------------------------------- */
 
-/* Returns the next sound rail in round-robin order. If no rail is sound, returns a suspect rail, or NULL if no rail is
- * up. */
+/* Returns the next sound rail in round-robin order. If no rail is sound, returns any rail that is up, or NULL. */
 static struct session_rail *choose_rail(struct hw_session *s)
 {
     struct session_rail *suspect = NULL;
@@ -480,7 +479,7 @@ bool hw_session_is_gone(const struct hw_session *s)
     return gone;
 }
 
-/* Sends one of this side's last words on a rail to the peer, over a rail that is up. */
+/* Sends one of this side's last words about rail sr to the peer, over any rail that is up. */
 static void send_word(struct hw_session *s, const struct session_rail *sr, const struct hw_word *word)
 {
     struct session_note *note = word->gen ? calloc(1, sizeof *note) : NULL;
@@ -498,8 +497,8 @@ static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
     return (struct hw_word){.gen = gen, .mark = get_mark(sr)};
 }
 
-/* Sends this side's newest last words on all rails. Called whenever a rail ends, because an earlier copy that was in
- * flight on this rail is not sent again before the peer's last word on the rail arrives, which may be delayed in the
+/* Sends this side's newest last words about all rails. Called whenever a rail ends, because an earlier copy that was in
+ * flight on this rail is not sent again before the peer's last word about the rail arrives, which may be delayed in the
  * same way. Duplicates have no effect. */
 static void send_words(struct hw_session *s)
 {

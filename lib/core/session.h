@@ -36,8 +36,8 @@ struct hw_session_ops {
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
-    /* Called when other rails must take the work that this rail does not do, on its loop or that of a rail of the same
-     * pair of NICs. */
+    /* Called on this rail's loop, or on the loop of a rail of the same pair of NICs, when other rails must take this
+     * rail's work. */
     void (*suspected)(void *up, unsigned rail);
     /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears the
      * peer. */

@@ -31,8 +31,8 @@ void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
  * or the peer is dead. Called with the lock held. */
 bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
 /* Tells the peer that its request is refused. a is the peer's operation (FAIL) or the peer's landing (UNREAD). Called
- * on the loop of the rail that refuses, before the refused frame is counted. Returns 0, or a negative errno if the rail
- * must end. */
+ * on the loop of the rail that received the refused frame, before this frame is counted. Returns 0, or a negative errno
+ * if the rail must end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);
 /* Returns the mark for struct hw_session_ops. */
 uint32_t hw_control_mark(const struct hw_peer *p);

@@ -305,7 +305,7 @@ void hw_requests_cut(struct hw_peer *p)
     }
 }
 
-/* Ends a request that the peer has received, or that will never be sent. */
+/* Handles a read request that the peer has received (sent is true) or that will never be sent. */
 static void end_request(struct hw_chunk *c, bool sent)
 {
     struct hw_op *op = c->op;
@@ -584,7 +584,8 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* Called when a rail sends nothing for now. Wakes all rails, because they may have left all work to this rail. */
+/* Called when a rail sends nothing for now or has ended. Wakes all rails, because they may have left all work to this
+ * rail. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

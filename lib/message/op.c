@@ -96,14 +96,15 @@ void hw_op_set_result(struct hw_op *op, int why)
 
 /* ---- end of an operation ----------------------------------------------------------------------------------- */
 
-/* Returns true if a refusal may be in flight. Data that arrives on this side is checked on arrival. */
+/* Returns true if a refusal of the operation may still be in flight. Data that arrives on this side is checked on
+ * arrival. */
 static bool is_fenced(const struct hw_op *op)
 {
     return (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&
            (int32_t)((uint32_t)atomic_load(&op->peer->in.next) - op->fence) < 0;
 }
 
-/* Retires an operation that is over. Called with the lock held. */
+/* Removes an operation that has ended from the peer's lists, and queues it for over(). Called with the lock held. */
 static void retire_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;

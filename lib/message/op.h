@@ -20,15 +20,15 @@ void hw_op_cancel_locked(struct hw_op *op, int why);
 void hw_op_time(struct hw_peer *p, struct hw_op *op);
 void hw_op_untime(struct hw_op *op);
 void hw_deadlines_init(struct hw_peer *p);
-/* Advances the operations in this list, because what they waited for has come: the peer's answer about a region, or
- * about the last deserted write. Called with the lock held. */
+/* Advances the operations in this list. The answer that they waited for, about a region or the last deserted write, has
+ * arrived. Called with the lock held. */
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for buffer space for their notification. Called with the lock held. */
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited until control messages were read. Called with the lock held. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Releases the lock after functions of this file, copies eager messages to their receives, and calls over() of the
- * operations that have ended. */
+/* Releases the lock, copies eager messages to their receives, and calls over() of the operations that have ended. Used
+ * in place of pthread_mutex_unlock() after functions of this file. */
 void hw_ops_unlock(struct hw_peer *p);
 /* Works like hw_ops_unlock(), but is called without the lock. */
 void hw_ops_flush(struct hw_peer *p);

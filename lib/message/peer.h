@@ -28,7 +28,7 @@
 
 #define HW_CONTROL_WINDOW 1024  /* maximum number of control messages that the peer has not read */
 #define HW_READS          256   /* maximum number of read requests that the peer has not answered completely */
-#define HW_OPS            65536 /* maximum number of operations in flight */
+#define HW_OPS            65536 /* maximum number of operations of this side in flight */
 /* Limit of control messages that wait to be sent; a correct peer cannot cause this many. */
 #define HW_CONTROLS    (4 * HW_OPS)
 #define HW_NOTES       (1u << 20)     /* limit of bytes of notifications that the application has not taken */
@@ -332,8 +332,8 @@ struct hw_peer {
     } in;
 };
 
-/* Initializes a peer with n rails that are down. The arguments are those of hw_session_init(). binding is a value that
- * both sides share and that no other session has. Fails with -ENOMEM. */
+/* Initializes a peer with n rails that are down. Apart from domain and binding, the arguments are those of
+ * hw_session_init(). binding is a value that both sides share and that no other session has. Fails with -ENOMEM. */
 int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);

@@ -156,7 +156,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     return 0;
 }
 
-/* Announces to the peer a receive that has no message yet. */
+/* Sends a GRANT for a receive that has no message yet. */
 static int grant_receive(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -271,7 +271,7 @@ uint64_t hw_queue_drop(struct hw_op *op)
     if (op->match == HW_MATCH_DIRECT)
         hw_control_send_within(op,
                                &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
-    op->match = HW_MATCH_NONE; /* an answer that is still in flight must end nothing else */
+    op->match = HW_MATCH_NONE; /* an answer that is still in flight then has no effect on the operation */
     hw_queue_put(&p->queues, q);
     return over;
 }

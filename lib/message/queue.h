@@ -29,8 +29,8 @@
 /* Starts an operation of kind HW_OP_SEND or HW_OP_RECV. Called with the lock held. Fails with -ENOMEM, -ESHUTDOWN for a
  * closed stream, or -EAGAIN for too many queues. */
 int hw_queue_post(struct hw_op *op);
-/* Drops a cancelled operation that is no longer in a list. Returns the part of its remaining count that has ended.
- * Called with the lock held. */
+/* Drops a cancelled operation that is no longer in a list. Returns how much to subtract from its count. Called with the
+ * lock held. */
 uint64_t hw_queue_drop(struct hw_op *op);
 /* Handles a receive whose landing is full. Called with the lock held. */
 void hw_queue_filled(struct hw_op *op);

@@ -149,8 +149,8 @@ const char *hw_refusal_text(unsigned refusal);
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */
-    uint16_t handle_index; /* index of an entry of the server: from the server, of this entry; from the client, of the
-                              entry that its rail leads to */
+    uint16_t handle_index; /* index of an entry of the server's SETUP: from the server, of this entry; from the client,
+                              of the entry that the rail leads to */
     uint16_t handle_len;
     uint8_t handle[HW_HANDLE_MAX]; /* from the server: address of the NIC; from the client: name of the server's NIC */
 };
