@@ -176,7 +176,7 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
 
 /* ---- rails ----------------------------------------------------------------------------------------------------- */
 
-/* Logs the paths, and a warning if fewer pairs of NICs are used than could be. */
+/* Logs the paths, and a warning if fewer pairs of NICs are used than are possible. */
 static void log_paths(struct hawser_peer *p, int possible)
 {
     char why[400] = "";

@@ -214,8 +214,7 @@ int hw_link_let_go(struct hw_link *l, const void *owner);
 struct hw_link_in *hw_link_drop(struct hw_link *l);
 /* Returns the token of the first counted frame that is not completely sent, or NULL. */
 void *hw_link_get_sending(const struct hw_link *l);
-/* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not yet sent or filled.
- */
+/* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not sent or filled. */
 bool hw_link_uses(const struct hw_link *l, const void *owner);
 /* Returns true if the next bytes of the second stream are for memory of this owner. The transport must then stop its
  * transfer before hw_link_let_go(). */

@@ -10,8 +10,7 @@
 /* Limit of the time `alone` for check() if no other rail hears the peer: enough to doubt the path, but not to declare
  * it dead. */
 #define DOUBT (120 * HW_MS)
-/* Maximum number of reads of one link in a turn, and of writes, so that other rails of the loop need not wait longer.
- */
+/* Maximum number of reads, and of writes, of a link in a turn, so that other rails of the loop need not wait longer. */
 #define TURN_STEPS 8
 /* A confirmation does not wait for limits.patience once it covers this many frames of a link. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)

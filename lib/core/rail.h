@@ -49,8 +49,7 @@ struct hw_rail_ops {
                 uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
-    /* Returns the mark: a number of the layer above that is sent to the peer with the next confirmation or last word.
-     */
+    /* Returns the mark, which the rail sends to the peer with the next confirmation or last word. */
     uint32_t (*mark)(void *up);
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
     void (*marked)(void *up, uint32_t mark);
@@ -102,9 +101,9 @@ struct hw_rail_io {
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
-     * Returns 0, 1 if the path may be dead, or the error if the path seems dead. alone is the time in ns for which data
-     * has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or limited if
-     * hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
+     * Returns 0 if the path seems to work, 1 if it may be dead, or the error if it seems dead. alone is the time in ns
+     * for which data has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or
+     * limited if hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */

@@ -49,8 +49,7 @@ bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate);
 /* Returns true if a rail with this rate is not much slower than the best one, so that the two share work evenly. */
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 
-/* Returns true if a rail with this rate finishes this many bytes so soon that the rates of other rails do not matter.
- */
+/* Returns true if a rail with this rate finishes this many bytes so soon that other rails' rates do not matter. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
 
 /* Returns the maximum length of a chunk, between least and most bytes. Within these limits, a rail with this rate

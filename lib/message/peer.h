@@ -146,7 +146,7 @@ struct hw_op {
     uint64_t answer_by; /* after a cancellation: time at which the peer dies if it has not confirmed the end; 0 if not
                            set yet */
     bool is_fenced;     /* the operation is in hw_peer.fenced; protected by the lock */
-    uint32_t fence;     /* control messages before this sequence number must be read before the operation ends */
+    uint32_t fence;     /* the operation ends only when the control messages before this sequence number are read */
     struct hw_landing *landing; /* read and receive: landings that have not ended; protected by the lock */
     uint64_t serves;            /* SERVE and send: the peer's landing */
     uint64_t rest;              /* send: bytes of the landing that the message does not fill */

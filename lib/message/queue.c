@@ -13,8 +13,7 @@ static uint64_t cost_message(uint64_t len)
     return len + HW_NOTE_COST;
 }
 
-/* Returns how much to subtract from a send's count when its message has arrived: at least 1, even for an empty message.
- */
+/* Returns how much to subtract from a send's count when its message has arrived: at least 1, even if it is empty. */
 static uint64_t count_message(const struct hw_op *op)
 {
     return HW_MAX(op->total, 1);
