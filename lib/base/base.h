@@ -27,7 +27,7 @@ int hw_no_memory(const char *fmt, ...) HW_PRINTF(1, 2);
 int hw_wrap(int rc, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Returns the calling thread's error line, which is never NULL. */
 const char *hw_error(void);
-/* Copies a line that another thread has recorded (a progress thread, for example) to the calling thread. Returns rc. */
+/* Works like hw_fail() with a finished line, such as one that another thread has recorded. Returns rc. */
 int hw_fail_copy(int rc, const char *line);
 /* Saves the calling thread's error line and restores it when the block ends, so that failures during cleanup do not
  * replace it. */

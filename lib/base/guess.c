@@ -20,7 +20,7 @@ static char fold_letter(char c)
 static size_t count_edits(const char *a, const char *b)
 {
     const size_t la = strlen(a), lb = strlen(b);
-    size_t row[3][LONGEST + 1]; /* rows for the last letter but one, the last letter and the current letter */
+    size_t row[3][LONGEST + 1]; /* rows for the two previous letters and the current letter */
     if (la > LONGEST || lb > LONGEST)
         return SIZE_MAX;
     for (size_t j = 0; j <= lb; j++)

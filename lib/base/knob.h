@@ -16,7 +16,7 @@ struct hw_knobs {
     uint64_t threads;  /* progress threads; 0 if the library chooses by the number of CPUs */
     bool pin;          /* pin progress threads to CPUs near their NIC */
     uint64_t spin_us;  /* us that a waiting caller polls before it sleeps */
-    uint64_t busy_us;  /* maximum us that a progress thread polls after it had work */
+    uint64_t busy_us;  /* maximum us that a progress thread polls for more work before it sleeps */
     uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0 for the kernel's autotuning */
     char transport[256];      /* "tcp", "devmem" or "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or the name of an algorithm */

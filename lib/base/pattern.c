@@ -13,8 +13,8 @@
 #define LANES 4
 #define BLOCK 256 /* unit of filling and checking in bytes */
 
-/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix, the
- * number is about what chance would give. Each shorter mix that was tried gave more or fewer matches. */
+/* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix,
+ * their number is about what chance would give. With the shorter mixes that were tried, it was not. */
 #define MIX(x)            \
     do {                  \
         (x) ^= (x) >> 30; \
@@ -30,7 +30,7 @@
 typedef uint64_t vec __attribute__((vector_size(LANES * 8)));
 
 /* Computes the key of a seed with splitmix64's finaliser (Steele, Lea, Flood 2014). Similar seeds give distant keys, so
- * that the pattern of one seed is not a shifted copy of another's. */
+ * that the pattern of one seed is not that of another, shifted by a few words. */
 static uint64_t key_of(uint64_t seed)
 {
     uint64_t z = seed + WEYL;

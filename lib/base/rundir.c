@@ -50,8 +50,8 @@ int hw_rundir_open(const char *path, bool make, uid_t also)
     return hw_take_fd(&fd);
 }
 
-/* Fills a with the address of an entry in an open folder. The address is short enough for a socket, even if the
- * folder's path is long. */
+/* Fills *a with the address of an entry in the open folder dir or, if name is empty, of the open file dir. The address
+ * is short enough for a socket, even if the folder's path is long. */
 static void fill_address(struct sockaddr_un *a, int dir, const char *name)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};

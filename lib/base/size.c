@@ -81,7 +81,8 @@ int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 }
 
 /* Reads a fraction such as the ".5" of "0.5s" into *num / *den, which is 0 / 1 without a point. Returns false if no
- * digits follow the point, or more than nine significant digits, which no duration in whole milliseconds needs. */
+ * digits follow the point, or more than nine (not counting zeros at the end), which no duration in whole milliseconds
+ * needs. */
 static bool parse_decimal_fraction(const char **text, uint64_t *num, uint64_t *den)
 {
     const char *p = *text;

@@ -13,7 +13,7 @@
 
 #define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has one */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
-#define GREETINGS     16 /* attempts if the server closes the connection in the handshake, as an overloaded server does */
+#define GREETINGS     16  /* maximum number of attempts if the server closes the connection in the handshake */
 #define PAUSE_MS      10  /* average pause after the first attempt; doubles with each attempt */
 #define PAUSE_MOST_MS 320 /* maximum average pause */
 
@@ -29,8 +29,8 @@ static bool is_someone_there(void *arg)
 }
 
 /* Waits until a peer has connected, or has died before the application knew it. The caller drives the loop only if no
- * library thread does so. A caller that drives the loop takes the events that other callers wait for, and must wake
- * each of these callers. A thread may wait in hawser_accept() for hours. */
+ * library thread does so: a caller that drives the loop takes the events that other callers wait for and must wake
+ * these callers, and a thread may wait in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -176,7 +176,7 @@ static int write_bytes(const struct hw_connect *c, const uint8_t *data, size_t l
 
 /* ---- rails ----------------------------------------------------------------------------------------------------- */
 
-/* Logs the paths, and a warning if fewer pairs of NICs are used than could be. */
+/* Logs the paths, and a warning if fewer pairs of NICs are used than are possible. */
 static void log_paths(struct hawser_peer *p, int possible)
 {
     char why[400] = "";
@@ -349,8 +349,8 @@ static void pause_greeting(const struct hw_connect *c, unsigned tries)
         wait_for_fd(c->p->h, -1, 0, HW_MIN(until, c->deadline));
 }
 
-/* Connects to the first of the n addresses on which the handshake succeeds. Tries again if the server closes the
- * connection in the handshake. */
+/* Connects to the first of the n addresses at which the handshake succeeds. Tries again if the server closes the
+ * connection in the handshake, as an overloaded server does. */
 static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
 {
     int rc = -EHOSTUNREACH;

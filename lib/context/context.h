@@ -158,7 +158,7 @@ struct hw_way {
     unsigned links;
     atomic_bool up;
     atomic_uint lost;   /* number of times that the rail went down, not counting a spare that was no longer needed */
-    atomic_uint failed; /* like `lost`, but only while neither side was closing the peer */
+    atomic_uint failed; /* like `lost`, but only while neither side was closing */
     atomic_int carrier; /* the latest report about the NIC's link that hw_nics_judge() has not evaluated */
     int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
     struct hw_driver *driver;
@@ -204,7 +204,8 @@ struct hawser_peer {
     struct hw_driver *home;
     bool client, keyed, known; /* known: the application has the peer or is about to get it */
     uint16_t version;          /* version of the session protocol that both sides agreed on */
-    int gpu, peer_gpu; /* client: number of the GPU whose memory the connections carry, or -1 if not specified */
+    int gpu, peer_gpu; /* client: numbers of the GPUs, here and at the peer, whose memory the connections carry, or -1
+                          if not specified */
     uint64_t session;
     uint8_t secret[HW_SECRET];
     char name[HAWSER_ADDR_TEXT + 8];
@@ -264,7 +265,7 @@ struct hawser_peer *hw_peer_new(struct hawser *h, bool client);
 /* Gives the peer n rails. The caller then fills in p->way. Fails with -ENOMEM. */
 int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
 /* Selects the rails that take large operations from the rails on the home loop (see struct hw_peer). Called once the
- * pairs in p->way are set. */
+ * pairs in p->way are set. Does nothing if fewer than three rails are not spare. */
 void hw_peer_share_path(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
@@ -291,7 +292,7 @@ void hw_nics_judge(struct hw_task *t);
 void hw_ways_dial(struct hawser_peer *p);
 /* Stops all connection attempts, and the transports' handshakes. */
 void hw_ways_stop(struct hawser_peer *p);
-/* Returns true if no task of the peer's rails is posted. */
+/* Returns true if no task that connects a rail of the peer is posted. */
 bool hw_ways_are_idle(const struct hawser_peer *p);
 void hw_ways_free(struct hawser_peer *p);
 /* Callbacks of struct hw_peer_ops. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The context's one listening port accepts new sessions, connections of rails and probes of paths. Until a client has
- * proved the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
+ * proved that it knows the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
  *
  * The table does not stay full of unauthenticated clients. For a few seconds, the kernel holds back connections that
  * send nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see
- * find_slot()). Connections that have named a session or proved the key are never replaced.
+ * find_slot()). A connection whose client has named a session, or has proved that it knows the key, is never replaced.
  *
  * All of this runs with the role of driver 0.
  */
@@ -402,7 +402,7 @@ static void fire_slot(struct hw_timer *t)
 /* ---- accepting -----------------------------------------------------------------------------------------------------
  */
 
-/* Returns true if the client has neither proved the key nor named a session. */
+/* Returns true if the client has neither named a session nor proved that it knows the key. */
 static bool is_stranger(const struct slot *s)
 {
     return s->stage == AT_GREETING && (s->hs.hello.kind == 0 || s->hs.hello.kind == HW_BOOT_CONTROL);

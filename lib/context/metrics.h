@@ -83,7 +83,8 @@ char *hw_metrics_text(struct hawser *h, size_t *len);
 /* Returns the totals of one of the peer's rails. Called with the context's lock held. */
 struct hw_rail_totals hw_metrics_rail(const struct hawser_peer *p, unsigned rail);
 struct hw_op_totals hw_metrics_ops(struct hawser_peer *p);
-/* Returns the row that counts the other peers' traffic over this NIC; creates the row if necessary. */
+/* Returns the row that counts the other peers' traffic over this NIC. Creates the row if necessary. Returns the last
+ * row if all rows belong to other NICs. */
 struct hw_metrics_other *hw_metrics_other(struct hw_metrics *m, const char *nic);
 /* Computes a += b - c; c may be NULL. */
 void hw_metrics_add_rail(struct hw_rail_totals *a, const struct hw_rail_totals *b, const struct hw_rail_totals *c);

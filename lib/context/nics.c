@@ -4,7 +4,8 @@
  * send their unconfirmed frames again. TCP would notice the loss much later, from missing acknowledgements. When the
  * link is back, the client reconnects the rails without further delay.
  *
- * The socket belongs to loop 0. Rails belong to the peer's home, where a task of the peer evaluates the reports.
+ * The socket that receives the reports belongs to loop 0. The state of a peer's rails belongs to the peer's home, where
+ * a task evaluates the reports.
  */
 #include "context/context.h"
 

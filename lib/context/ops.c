@@ -14,7 +14,7 @@
 static void unref_op(struct hawser_op *op)
 {
     struct hawser_peer *p = op->peer;
-    hw_op_put(op->op); /* frees op too, which is part of the same allocation */
+    hw_op_put(op->op); /* with the last reference, frees op too, which is part of the same allocation */
     hw_peer_unref(p);
 }
 
@@ -254,7 +254,7 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
     return atomic_load(&op->peer->peer.in_flight) > 0 ? HW_SOON : HW_NOW;
 }
 
-/* Starts op, or frees it if rc or the start is an error. */
+/* Starts op, or frees it if rc or the start is an error. With -ESTALE, ends op with this result instead. */
 static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit *v)
 {
     struct hawser_peer *p = op->peer;

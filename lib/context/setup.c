@@ -102,11 +102,11 @@ int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t
 
 #define CHANNELS_MAX 16
 #define CHANNEL_MBPS 25000 /* approximate rate at which one thread copies */
-#define FILES_SHARE  128   /* above the minimum, the number of channels is at most 1/128 of RLIMIT_NOFILE */
+#define FILES_SHARE  128   /* above the minimum, a peer has at most RLIMIT_NOFILE / 128 channels */
 
 /* Returns the number of channels per pair of NICs if knob channels is 0. A single connection can keep a thread busy
  * with copying, so fast NICs get more than HW_CHANNELS_LEAST if there are enough loops. Transports that carry payload
- * on a separate connection do not copy in this way. */
+ * on a separate connection do not copy in this way, and get HW_CHANNELS_LEAST. */
 static uint64_t count_channels(const struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     struct rlimit files = {0};
@@ -139,8 +139,8 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
     memcpy(w->peer_nic, pair->peer_nic, sizeof w->peer_nic);
 }
 
-/* Chooses the pair of the first rail, which carries the small messages and the beginning of each large one. The peers
- * of a context take turns among the fastest pairs, so that messages to many peers use all NICs. */
+/* Chooses the pair of the first rail, which carries the small messages and usually the beginning of a large one. The
+ * peers of a context take turns among the fastest pairs, so that messages to many peers use all NICs. */
 static unsigned choose_first(struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     unsigned fast[RAILS_MAX] = {0}, n = 1, turn;

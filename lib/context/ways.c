@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connects and reconnects rails. The client opens all links of a rail at once. On each link, it proves that it
- * knows the session's secret, and sends the number of links and its last word about the previous generation
- * (core/session.h). Once all links
- * have arrived, the server answers on each of them with its own last word. A rail that ends is reconnected after a
- * delay that grows with each failure up to 1 s.
+ * Connects and reconnects rails. The client opens all links of a rail at once. On each link, it proves that it knows
+ * the session's secret, and sends the number of links and its last word about the previous generation (core/session.h).
+ * Once all links have arrived, the server answers on each of them with its own last word. A rail that ends is
+ * reconnected after a delay that grows with each failure up to 1 s.
  *
  * All of this runs with the role of the peer's home.
  */
@@ -19,16 +18,16 @@
 
 #define BACKOFF_MIN (20 * HW_MS)
 #define BACKOFF_MAX (1000 * HW_MS)
-/* Minimum time that spare rails stay connected, so that a flapping NIC does not reconnect them each time. */
+/* Minimum time that spare rails stay connected, so that they are not reconnected each time a NIC's link flaps. */
 #define REST (5000 * HW_MS)
 /* Maximum time for which a server waits for a client that has closed all connections and opens no new ones. */
 #define GONE_MS 2000
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
-/* Returns the time at which a peer without rails dies: peer_timeout_ms after the peer was last heard, but at least a
- * quarter of peer_timeout_ms from now, so that its rails can come back. If the client has closed its connections, the
- * server waits GONE_MS at most. */
+/* Returns the time at which a peer without rails dies: peer_timeout_ms after the peer was last heard (or from now, if
+ * it never was), but at least a quarter of peer_timeout_ms from now, so that its rails can come back. If the client has
+ * closed its connections, the server waits GONE_MS at most. */
 static uint64_t find_death(const struct hawser_peer *p, int why)
 {
     uint64_t whole = p->h->k.peer_timeout_ms * HW_MS, now = p->home->loop.now, heard = 0;

@@ -13,7 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TASKS  64 /* tasks in a turn before descriptors are checked again */
+#define TASKS  64 /* maximum number of tasks and timers in a turn, after which descriptors are checked again */
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
@@ -40,7 +40,7 @@
 #define NO_WATCH UINT64_MAX /* marks the driver's own descriptors in events */
 
 static __thread const struct hw_driver
-    *begun; /* driver whose role this thread has; the thread itself runs the tasks that it posts */
+    *begun; /* driver whose role this thread has, or NULL; the thread itself runs the tasks that it posts there */
 /* Driver that this thread last visited as a caller. The driver may have been freed. */
 static __thread struct hw_driver *visited;
 static __thread enum hw_urgency deferring; /* set by hw_driver_defer() */

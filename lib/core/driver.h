@@ -10,7 +10,7 @@
  *    usually return.
  *  - Callers that wait for a condition (hw_driver_wait()). One of them leads and drives the loop, and the others
  *    follow.
- *  - A thread that posts work does this work itself if no other thread has the role (hw_driver_begin()).
+ *  - Threads that post work, if no other thread has the role (hw_driver_begin()).
  */
 #ifndef HW_DRIVER_H
 #define HW_DRIVER_H
@@ -36,24 +36,24 @@ struct hw_driver {
     } * watch; /* table of sources by number; events contain the number */
     uint32_t watches, watch_free;
     struct hw_source *quick;  /* last source with look() that had data, or NULL */
-    unsigned looks;           /* number of such checks */
-    atomic_ullong spent;      /* ns of work, if busy is not 0; written with the role */
+    unsigned looks;           /* number of polls while quick was not NULL */
+    atomic_ullong spent;      /* time spent on work in ns, counted if busy is not 0; written with the role */
     unsigned misses, skips;   /* used by the leader: consecutive unsuccessful polls, and number of waits that will still
                                  skip polling */
-    atomic_uint asleep;       /* threads that block in epoll_wait() or are about to */
+    atomic_uint asleep;       /* number of threads that block in epoll_wait() or are about to */
     atomic_bool leader_waits; /* one of these threads leads the callers */
     _Atomic uint64_t armed;   /* time at which the alarm expires */
     atomic_bool left;         /* there was more to do when the role was released */
     uint64_t held_since; /* time since which work that is not urgent has been delayed, or 0; protected by the role */
-    atomic_bool polled;  /* the application has the descriptor */
+    atomic_bool polled;  /* the application has the descriptor of hw_driver_fd() */
 
     pthread_mutex_t lead;    /* protects led and nap */
     pthread_cond_t led, nap; /* conditions that the followers and the thread wait for */
     atomic_bool napping;     /* the thread waits for nap */
-    atomic_uint callers;     /* threads in hw_driver_wait(); the highest bit is set if one of them leads */
+    atomic_uint callers;     /* number of threads in hw_driver_wait(); the highest bit is set if one of them leads */
     atomic_uint followers;   /* threads that wait for led */
     atomic_uint visits;      /* approximate number of times that a caller arrived */
-    /* Threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
+    /* Number of threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
     atomic_uint inside;
     atomic_bool away;   /* the thread leaves the loop to callers for a limited time */
     atomic_bool wanted; /* the thread need not stay away, because callers have moved to another driver or leave the work
@@ -109,11 +109,11 @@ void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency);
  * the descriptor. */
 int hw_driver_fd(struct hw_driver *d);
 
-/* Calls s->ready() on the thread that runs the loop each time fd becomes ready. Called with the role. Fails with a
- * negative errno. */
+/* Calls s->ready() on the thread that runs the loop each time fd becomes ready. The caller must have the role. Fails
+ * with a negative errno. */
 int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s);
 /* Stops watching fd, if it was watched. Must be called before fd is closed. Afterwards s->ready() is not called again,
- * and s may be freed. Called with the role. */
+ * and s may be freed. The caller must have the role. */
 void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s);
 
 #endif

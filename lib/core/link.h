@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A link is one connection as a state machine. It creates and parses frames, keeps a window in bytes, counts frames
- * that have arrived completely, and settles the other frames when the connection dies. A link does no I/O: a transport
- * requests the memory of the next bytes to send or receive, transfers some of them, and reports their number. A link
- * does not know operations or regions. The layer above provides frames (pull) and memory for payloads (place), and is
- * told which frames arrived, were confirmed or were lost.
+ * that have arrived completely, and settles the frames in flight when the connection has died. A link does no I/O: a
+ * transport requests the memory of the next bytes to send or receive, transfers some of them, and reports their number.
+ * A link does not know operations or regions. The layer above provides frames (pull) and memory for payloads (place),
+ * and is told which frames arrived, were confirmed or were lost.
  *
  * The counts make failover exact. Counted frames arrive in the order in which they were sent. A receiver's count
  * states that the first `received` frames are in place. While the link is up, the count is a confirmation. Once the
@@ -92,7 +92,8 @@ struct hw_link_ops {
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* Called if the link ended before the payload was in place. */
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
-    /* Called when the peer has received the frame of this token and its payload of `pay` bytes is in place. */
+    /* Called when the peer has received the frame of this token, with its payload of `pay` bytes, and the payload's
+     * memory on this side is no longer read. */
     void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
     /* Called if the peer has not received the frame of this token, with a payload of `pay` bytes, and will never
      * receive it over this link (hw_link_settle()). The calls are in the order of the frames. */
@@ -171,8 +172,8 @@ void hw_link_free(struct hw_link *l);
 
 /* ---- for the transport ------------------------------------------------------------------------ */
 
-/* Pulls frames if possible, and stores the next bytes to send in up to cap pieces. Returns the number of pieces, or 0
- * if there is nothing to send now. */
+/* Pulls frames if possible, and lists the next bytes to send as up to cap pieces in out. Returns the number of pieces,
+ * or 0 if there is nothing to send now. */
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if frames that were pulled are not completely sent. */
 bool hw_link_has_unsent(const struct hw_link *l);
@@ -180,16 +181,16 @@ bool hw_link_has_unsent(const struct hw_link *l);
 bool hw_link_sends_apart(const struct hw_link *l);
 /* Reports that the first n bytes from hw_link_tx() are written. */
 void hw_link_sent(struct hw_link *l, uint64_t n);
-/* Reports for apart.held that the memory of the first n bytes of the second stream is no longer read. */
+/* If apart.held is set: reports that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
-/* Stores the memory for the next bytes to read in up to cap pieces; cap is at least 2. Returns the number of pieces,
+/* Lists memory for the next bytes to read as up to cap pieces in out; cap is at least 2. Returns the number of pieces,
  * which is at least 1. A piece without ptr is for the second stream only. Memory that was not filled is returned again
  * by the next call. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if the memory from hw_link_rx() is for bytes of the second stream. */
 bool hw_link_reads_apart(const struct hw_link *l);
-/* Reports that n bytes were read into the memory from hw_link_rx(). Returns 0, or the error that the caller must end
- * the link with, by hw_link_end(). */
+/* Reports that n bytes were read into the memory from hw_link_rx(). Returns 0, or a negative errno with which the
+ * caller must call hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
 /* Called after hw_link_got(). Returns the number of bytes that were read but belong in memory that the CPU cannot
  * access, and points *data to them. *data is valid until the link is used again. The transport must read these bytes
@@ -221,7 +222,7 @@ bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
 /* Ends the link because the connection is closed, for this reason (not 0). Afterwards nothing is sent or received, no
  * memory is read, and `received` is final. */
 void hw_link_end(struct hw_link *l, int why);
-/* Returns true if the peer's last word is possible. Called after the end. */
+/* Returns true if count is a possible last word of the peer. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
 /* Processes the peer's last word, after the end. Calls confirmed() for those of the first count frames that were not
  * confirmed before, and lost() for the others, in order. Fails with -EPROTO, without calling either, if the count

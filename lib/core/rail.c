@@ -10,7 +10,7 @@
 /* Limit of the time `alone` for check() if no other rail hears the peer: enough to doubt the path, but not to declare
  * it dead. */
 #define DOUBT (120 * HW_MS)
-/* Maximum number of reads and writes of one link in a turn, so that other rails of the loop need not wait longer. */
+/* Maximum number of reads, and of writes, of a link in a turn, so that other rails of the loop need not wait longer. */
 #define TURN_STEPS 8
 /* A confirmation does not wait for limits.patience once it covers this many frames of a link. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)
@@ -336,7 +336,7 @@ void hw_rail_let_go(struct hw_rail *r, const void *owner)
         if (rc == 0)
             rc = hw_link_let_go(&rl->link, owner);
         rl->let_go = rl->link.gone;
-        rl->ready = true; /* the transport may return bytes again that it had read for this memory */
+        rl->ready = true; /* the transport may now return bytes that it had read for this memory */
         if (rc < 0)
             hw_rail_end(r, rc);
     }
@@ -399,7 +399,7 @@ static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
     return in ? r->ops->refused(r->up, r, in) : -ENXIO;
 }
 
-/* Passes n more bytes to the link. */
+/* Reports to the link that n bytes were read, and returns to the connection those that it must read again. */
 static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
 {
     const uint8_t *data;

@@ -49,14 +49,14 @@ struct hw_rail_ops {
                 uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
-    /* Returns the number to send to the peer with the next confirmation or last word. */
+    /* Returns the mark, which the rail sends to the peer with the next confirmation or last word. */
     uint32_t (*mark)(void *up);
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
     void (*marked)(void *up, uint32_t mark);
     /* Called when the peer has received the parcel. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
-    /* Returns parcels that the rail will not carry, because it is not up or is suspect. Small parcels come first in the
-     * list. */
+    /* Returns parcels that the rail will not carry, because it is not up, is suspect or is distrusted. Small parcels
+     * come first in the list. */
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
     /* Called when the rail has changed from up to ended. count[] is final, and hw_error() is the same as at
      * hw_rail_end(). */
@@ -76,16 +76,16 @@ struct hw_rail_ops {
     void (*faulted)(void *up, struct hw_rail *r, struct hw_parcel *p);
 };
 
-/* A connection as the rail uses it, on the rail's loop, except for close() of a connection without a rail. A connection
- * with one stream in each direction omits the members after check(). */
+/* A connection as the rail uses it. The members are called on the rail's loop, except for close() of a connection
+ * without a rail. A connection with one stream in each direction omits the members after check(). */
 struct hw_rail_io {
     /* Called while the rail starts with this connection, which is link number `link` of the rail. From now on the
      * connection must call hw_rail_ready() when it may be readable or writable. Returns 0 or a negative errno. */
     int (*attach)(struct hw_conn *c, struct hw_rail *r, unsigned link);
     /* Returns the number of bytes written or read, or one of the following errors. -EAGAIN: nothing can be transferred
      * now. -EBUSY: a device is not ready and there will be no event, so the rail calls again soon. -ENXIO: the device
-     * of the first piece failed; bytes that were read for this piece and not counted are counted next, for a piece
-     * without ptr. Other errors: the connection ended with this error. */
+     * of the first piece failed; the next calls count the bytes that were read for this piece and not counted yet, and
+     * the rail discards them. Other errors: the connection ended with this error. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* Makes read() return these n bytes, which it has already returned once, before all others. Fails with -ENOMEM. */
@@ -101,9 +101,9 @@ struct hw_rail_io {
      * connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
-     * Returns 0, 1 if the path may be dead, or the error if the path seems dead. alone is the time in ns for which data
-     * has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or limited if
-     * hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
+     * Returns 0 if the path seems to work, 1 if it may be dead, or the error if it seems dead. alone is the time in ns
+     * for which data has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or
+     * limited if hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns how payloads are carried, after attach(). */
@@ -164,12 +164,12 @@ struct hw_rail {
     /* Time of the peer's last byte, or of progress on a full connection, which shows that the peer's kernel has
      * acknowledged data. In ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
-    bool spared;         /* rails that are down can be started (ops.doubted); set before the rail starts */
+    bool spared;         /* the layer above can start other rails, see ops.doubted; set before the rail starts */
     atomic_bool suspect; /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
     /* Set by hw_rail_distrust() on any thread: no new data until the peer is heard at this time or later. */
     _Atomic uint64_t quiet;
-    atomic_bool asked;         /* set by hw_rail_ask() */
-    struct hw_timer watch;     /* separates the flags below from the atomics above, which other threads write */
+    atomic_bool asked;     /* set by hw_rail_ask() */
+    struct hw_timer watch; /* its place separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool dry;                  /* nothing was left to cut when an idle link last asked */
     bool confirm_due; /* the next confirmation is sent even if it covers only frames that the peer does not wait for */
@@ -190,7 +190,7 @@ struct hw_rail {
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
     struct hw_task work;               /* reads data */
-    /* Writes data in one batch, after all tasks that reading has posted have run. */
+    /* Writes data in one batch, after the tasks that were posted during reading have run. */
     struct hw_task flush;
 };
 

@@ -212,7 +212,8 @@ static void note_suspected(void *up, struct hw_rail *r)
     struct hw_session *s = sr->session;
     const uint64_t heard = atomic_load(&r->heard);
     s->ops->suspected(s->up, sr->index);
-    /* Idle rails of the same NICs notice nothing themselves until they have data in flight, which would be lost too. */
+    /* An idle rail of the same pair of NICs notices a dead path only when it has data in flight, which would be stuck
+     * too. */
     for (unsigned i = 0; i < s->rails; i++) {
         struct session_rail *other = &s->rail[i];
         if (other != sr && other->pair == sr->pair && atomic_load(&other->live) &&
@@ -326,8 +327,7 @@ static void act_on_order(struct hw_task *t)
 
 /* ---- the home loop -------------------------------------------------------------------------------- */
 
-/* Returns the next sound rail in round-robin order. If no rail is sound, returns a suspect rail, or NULL if no rail is
- * up. */
+/* Returns the next sound rail in round-robin order. If no rail is sound, returns any rail that is up, or NULL. */
 static struct session_rail *choose_rail(struct hw_session *s)
 {
     struct session_rail *suspect = NULL;
@@ -341,7 +341,8 @@ static struct session_rail *choose_rail(struct hw_session *s)
     return suspect;
 }
 
-/* Returns the sound rail that heard the peer last, of all rails or of the pair of NICs of `first`, or `first`. */
+/* Returns the sound rail that heard the peer last: with `all`, of all rails, otherwise of the pair of NICs of `first`.
+ * Returns `first` if no such rail has heard the peer later than `first`. */
 static struct session_rail *choose_heard(struct hw_session *s, struct session_rail *first, bool all)
 {
     struct session_rail *best = first;
@@ -354,8 +355,9 @@ static struct session_rail *choose_heard(struct hw_session *s, struct session_ra
     return best;
 }
 
-/* Sends a parcel on any rail. Parcels of the layer above use the pairs of NICs in turn, and of each pair the rail with
- * the latest traffic. Several connections would share the NIC's rate, so all their parcels would arrive late. */
+/* Sends a parcel on any rail, or keeps it until a rail is up. If the session is dead, the parcel is lost. Parcels of
+ * the layer above use the pairs of NICs in turn, and of each pair the rail with the latest traffic. Several connections
+ * would share the NIC's rate, so all their parcels would arrive late. */
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
     struct session_rail *sr = s->dead ? NULL : choose_rail(s);
@@ -477,7 +479,7 @@ bool hw_session_is_gone(const struct hw_session *s)
     return gone;
 }
 
-/* Sends one of this side's last words on a rail to the peer, over a rail that is up. */
+/* Sends one of this side's last words about rail sr to the peer, over any rail that is up. */
 static void send_word(struct hw_session *s, const struct session_rail *sr, const struct hw_word *word)
 {
     struct session_note *note = word->gen ? calloc(1, sizeof *note) : NULL;
@@ -495,8 +497,8 @@ static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
     return (struct hw_word){.gen = gen, .mark = get_mark(sr)};
 }
 
-/* Sends this side's newest last words on all rails. Called whenever a rail ends, because an earlier copy that was in
- * flight on this rail is not sent again before the peer's last word on the rail arrives, which may be delayed in the
+/* Sends this side's newest last words about all rails. Called whenever a rail ends, because an earlier copy that was in
+ * flight on this rail is not sent again before the peer's last word about the rail arrives, which may be delayed in the
  * same way. Duplicates have no effect. */
 static void send_words(struct hw_session *s)
 {

@@ -36,8 +36,8 @@ struct hw_session_ops {
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up);
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
-    /* Called when other rails must take the work that this rail does not do, on its loop or that of a rail of the same
-     * pair of NICs. */
+    /* Called on this rail's loop, or on the loop of a rail of the same pair of NICs, when other rails must take this
+     * rail's work. */
     void (*suspected)(void *up, unsigned rail);
     /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears the
      * peer. */
@@ -81,7 +81,7 @@ struct session_rail {
     /* used by the home loop */
     enum { RAIL_IS_DOWN, RAIL_IS_UP, RAIL_IS_ENDED, RAIL_IS_SETTLING } state;
     uint32_t gen, asked;   /* newest generation that was started, and newest that was requested */
-    struct hw_word mine;   /* last word on gen, once this generation has ended */
+    struct hw_word mine;   /* last word on the newest generation that has ended */
     struct hw_word kept;   /* server: last word on the last generation that the client had up */
     struct hw_word peers;  /* the peer's last word on gen, once it has arrived */
     struct hw_word ahead;  /* the peer's last word on the newest generation that this side has not started */
@@ -158,9 +158,9 @@ bool hw_session_is_gone(const struct hw_session *s);
  * Must be called before any rail starts. */
 void hw_session_spare(struct hw_session *s);
 
-/* Declares that rail i uses this pair of NICs, by any number for the pair. If one rail of a pair is suspect, the
- * session does not give new data to the others until they hear the peer. Without this call, no other rail uses the
- * pair. Must be called before any rail starts. */
+/* Declares which pair of NICs rail i uses. Rails with the same number `pair` use the same pair. If one rail of a pair
+ * is suspect, the session does not give new data to the others until they hear the peer. By default, rail i is the only
+ * one of pair i. Must be called before any rail starts. */
 void hw_session_pair(struct hw_session *s, unsigned i, unsigned pair);
 
 /* Passes a parcel to rail i if it is sound, or else to the home loop, which chooses a rail. May be called from any
@@ -170,7 +170,7 @@ void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
  * this memory. Before this call, fill(), place() and more() must stop returning this memory. May be called from any
  * thread. */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
-/* Returns true if rail i is up, and neither it nor its pair of NICs is suspect, so that it will probably deliver soon.
+/* Returns true if rail i is up and neither suspect nor distrusted, so that it will probably deliver soon.
  * May be called from any thread. */
 bool hw_session_is_sound(const struct hw_session *s, unsigned i);
 /* Tells rail i, or the next sound rail if rail i is not sound, that there may be new parcels to cut. Does nothing if no
@@ -197,7 +197,8 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
 /* Gives up generation gen of rail i, which this side has requested or answered but will not start. Because the peer may
- * have started the generation, this function tells the peer over another rail that nothing of it arrived. */
+ * have started the generation, this function tells the peer over another rail that nothing of it arrived. Does nothing
+ * if the generation is out of date or was started, or if the session is dead. */
 void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen);
 /* Ends rail i, if it is up. Called on the home loop. */
 void hw_session_end_rail(struct hw_session *s, unsigned i);

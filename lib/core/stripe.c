@@ -83,9 +83,10 @@ static bool is_alone(const struct hw_stripe *s)
 }
 
 /* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
- * in flight than similar pairs will have on average once everything is cut. Smaller differences between the rates do
- * not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. Of an operation
- * that is alone, a fast rail takes what it can: leaving bytes would give them to rails whose rates are overestimated.
+ * in flight than similar pairs will have on average once everything is cut. The differences between the rates of these
+ * pairs do not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. Of an
+ * operation that is alone, a fast rail takes what it can: leaving bytes would give them to rails whose rates are
+ * overestimated.
  */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {

@@ -35,8 +35,8 @@ struct hw_stripe {
     uint64_t all_rates;       /* sum of the rates */
     uint64_t all_in_flight;   /* sum of the bytes in flight */
     uint64_t
-        like_in_flight; /* bytes in flight on the pairs of NICs with a rail for which hw_stripe_is_like() is true .. */
-    unsigned like;      /* .. and their number */
+        like_in_flight; /* bytes in flight on the pairs of NICs with a rail for which hw_stripe_is_like() is true */
+    unsigned like;      /* number of these pairs */
     uint64_t left;      /* bytes of the operation that no rail has taken yet */
     uint64_t behind;    /* bytes of all later operations */
     uint64_t total;     /* bytes of the whole operation */
@@ -49,7 +49,7 @@ bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate);
 /* Returns true if a rail with this rate is not much slower than the best one, so that the two share work evenly. */
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 
-/* Returns true if a rail with this rate finishes this many bytes soon enough, regardless of the others. */
+/* Returns true if a rail with this rate finishes this many bytes so soon that other rails' rates do not matter. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
 
 /* Returns the maximum length of a chunk, between least and most bytes. Within these limits, a rail with this rate

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sequence numbers of 32 bits can be compared if they are less than 2^31 apart. A mark that is this many messages old
- * is advanced. */
+/* Sequence numbers of 32 bits can be compared if they are less than 2^31 apart, so a mark that is more than MARK_OLD
+ * messages old is advanced. */
 #define MARK_OLD (1 << 29)
 
 /* ---- sending: with the lock held ------------------------------------------------------------------------ */
@@ -25,8 +25,8 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
 }
 
-/* Fails if too many control messages wait. Every message that this side does not send on its own initiative answers the
- * peer, so only a peer that does not read the answers exceeds the limit. */
+/* Fails with -EPROTO if too many control messages wait. Only a peer that does not read the answers to its own messages
+ * can cause this. */
 static int check_waiting(const struct hw_peer *p)
 {
     return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer does not read the answers to its control messages")
@@ -256,7 +256,7 @@ static void renew_mark(struct hw_peer *p)
 }
 
 /* Processes the messages in the ring in order, up to the first that has not arrived. rc is the result of sorting them
- * into the ring. */
+ * into the ring. Ends the peer if rc is negative or a message is invalid. */
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {

@@ -27,12 +27,12 @@ void hw_control_send_own(struct hw_peer *p, struct hw_control *c);
 /* Sends c from op->last, so that no memory is needed. May be called once for each operation. Does nothing if the peer
  * is dead. Called with the lock held. */
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
-/* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in
- * use. Called with the lock held. */
+/* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in use
+ * or the peer is dead. Called with the lock held. */
 bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
 /* Tells the peer that its request is refused. a is the peer's operation (FAIL) or the peer's landing (UNREAD). Called
- * on the loop of the rail that refuses, before the refused frame is counted. Returns 0, or a negative errno if the rail
- * must end. */
+ * on the loop of the rail that received the refused frame, before this frame is counted. Returns 0, or a negative errno
+ * if the rail must end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);
 /* Returns the mark for struct hw_session_ops. */
 uint32_t hw_control_mark(const struct hw_peer *p);

@@ -186,7 +186,7 @@ static int place_write(struct hw_peer *p, struct hw_link_in *in, struct hw_piece
 
 /* ---- data for this side's reads and receives --------------------------------------------------------------- */
 
-/* Ends the landing if these were its last bytes. */
+/* Ends the landing or returns it to the table, if `end` requires this. */
 static void take_data(struct hw_peer *p, struct hw_landing *g, enum hw_landing_end end)
 {
     if (end == HW_LANDING_GOES_ON)
@@ -357,7 +357,7 @@ static const char *explain_no_message(uint64_t error)
                                 : "the peer refused to send its message";
 }
 
-/* Fails the operation whose request the peer refused. */
+/* Cancels the write, read or receive that the peer refused. */
 static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
 {
     pthread_mutex_lock(&p->lock);
@@ -372,7 +372,7 @@ static void take_refusal(struct hw_peer *p, const struct hw_control_head *h)
     hw_ops_unlock(p);
 }
 
-/* Stops the answer to a landing that the peer has cancelled. */
+/* Stops the answer for a landing that the peer has given up, and sends STOPPED. */
 static int take_stop(struct hw_peer *p, uint64_t landing)
 {
     pthread_mutex_lock(&p->lock);

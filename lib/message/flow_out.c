@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 
-/* After two small messages that are at most OFTEN apart, more small messages are expected for LATELY. */
+/* After two small messages that are less than OFTEN apart, more small messages are expected for LATELY. */
 #define LATELY     (20 * HW_MS)
 #define OFTEN      (2 * HW_MS) /* see LATELY */
-#define FEW_CHUNKS 2           /* maximum number of chunks for which no other loop's thread is woken */
+#define FEW_CHUNKS 2 /* other loops get operations with more remaining chunks while small messages are frequent */
 /* A thread that posts an operation does not send data itself if this many large operations are in flight and rails on
  * MANY_LOOPS other loops can send the data, because the thread has more to post. */
 #define MANY_OPS   4
@@ -263,7 +263,7 @@ void hw_op_send(struct hw_op *op)
 
 /* ---- read requests: with the lock held ---------------------------------------------------------------------- */
 
-/* Cuts the operation's next request. Returns false if out of memory. */
+/* Cuts the operation's next request. Returns false if out of memory or if all landings are in use. */
 static bool cut_request(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -305,7 +305,7 @@ void hw_requests_cut(struct hw_peer *p)
     }
 }
 
-/* Ends a request that the peer has received, or that will never be sent. */
+/* Handles a read request that the peer has received (sent is true) or that will never be sent. */
 static void end_request(struct hw_chunk *c, bool sent)
 {
     struct hw_op *op = c->op;
@@ -584,7 +584,8 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* Called when a rail sends nothing for now. Wakes all rails, because they may have left all work to this rail. */
+/* Called when a rail sends nothing for now or has ended. Wakes all rails, because they may have left all work to this
+ * rail. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

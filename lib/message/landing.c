@@ -124,7 +124,8 @@ bool hw_landing_take_back(struct hw_landing *g)
     return atomic_compare_exchange_strong(&g->state, &whole, make_state(get_own_generation(g) + 1, 0));
 }
 
-/* Moves the landing to the next generation. Returns true if no other thread has done so. */
+/* Moves the landing to the next generation. *state receives its state before. Returns true if no other thread had moved
+ * it. */
 static bool end_generation(struct hw_landing *g, uint64_t *state)
 {
     *state = atomic_exchange(&g->state, make_state(get_own_generation(g) + 1, 0));

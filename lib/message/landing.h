@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-/* Landings in the first block; each further block has as many as all blocks before it. */
+/* Number of landings in the first block; each further block has as many as all blocks before it. */
 #define HW_LANDING_FIRST  64
 #define HW_LANDING_BLOCKS 12
 #define HW_LANDINGS       (HW_LANDING_FIRST << (HW_LANDING_BLOCKS - 1)) /* maximum number of landings */
@@ -69,7 +69,7 @@ enum hw_landing_end hw_landing_arrived(struct hw_landing *g, uint64_t n);
 /* Reports that n reserved bytes will not arrive in this frame. Returns HW_LANDING_FREE or HW_LANDING_GOES_ON. */
 enum hw_landing_end hw_landing_abandon(struct hw_landing *g, uint64_t n);
 /* Gives up a landing, so that no more bytes can be reserved. Returns HW_LANDING_GOES_ON if frames that have reserved
- * bytes will end it, and HW_LANDING_FULL if it is about to end anyway. */
+ * bytes will end it, HW_LANDING_FULL if it is about to end anyway, and otherwise HW_LANDING_FREE. */
 enum hw_landing_end hw_landing_give_up(struct hw_landing *g);
 
 #endif

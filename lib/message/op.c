@@ -75,7 +75,7 @@ static void give_op_slot(struct hw_peer *p, const struct hw_op *op)
 {
     uint32_t place = (uint32_t)op->id;
     if (op->kind == HW_OP_SERVE)
-        return; /* the operation has the peer's number and no slot */
+        return; /* an answer has no slot */
     p->slot[place].op = NULL;
     p->slot[place].next_free = p->slot_free;
     p->slot_free = place;
@@ -96,18 +96,19 @@ void hw_op_set_result(struct hw_op *op, int why)
 
 /* ---- end of an operation ----------------------------------------------------------------------------------- */
 
-/* Returns true if a refusal may be in flight. Data that arrives on this side is checked on arrival. */
+/* Returns true if a refusal of the operation may still be in flight. Data that arrives on this side is checked on
+ * arrival. */
 static bool is_fenced(const struct hw_op *op)
 {
     return (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&
            (int32_t)((uint32_t)atomic_load(&op->peer->in.next) - op->fence) < 0;
 }
 
-/* Retires an operation that is over. Called with the lock held. */
+/* Removes an operation that has ended from the peer's lists, and queues it for over(). Called with the lock held. */
 static void retire_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
-    if (is_fenced(op)) /* the peer is dead */
+    if (is_fenced(op)) /* the peer is dead, or the operation was cancelled and has its result */
         hw_op_set_result(op, p->dead);
     hw_op_untime(op);
     if (op->noted_sent && atomic_load(&op->result)) /* the peer may hold the notification and wait for the rest */
@@ -392,8 +393,8 @@ static int count_bytes(struct hw_op *op)
     return 0;
 }
 
-/* Returns the remaining count of an operation before its start: its message, or one for the start, one for a
- * notification or BYE, and its bytes. */
+/* Returns the count of an operation before its start. A send or receive counts only its message. Other operations count
+ * their bytes, their start, and a notification or BYE. */
 static uint64_t count_left(const struct hw_op *op)
 {
     if (is_two_sided(op))

@@ -9,7 +9,7 @@
 
 /* Sets the operation's result unless it has one already. */
 void hw_op_set_result(struct hw_op *op, int why);
-/* Subtracts n from the remaining count of the operation. Called without the lock. */
+/* Subtracts n from the operation's count, and ends the operation if the count is then 0. Called without the lock. */
 void hw_op_sub(struct hw_op *op, uint64_t n);
 /* Works like hw_op_sub(), with the lock held. */
 void hw_op_sub_locked(struct hw_op *op, uint64_t n);
@@ -20,15 +20,15 @@ void hw_op_cancel_locked(struct hw_op *op, int why);
 void hw_op_time(struct hw_peer *p, struct hw_op *op);
 void hw_op_untime(struct hw_op *op);
 void hw_deadlines_init(struct hw_peer *p);
-/* Advances the operations in this list, because what they waited for has come: the peer's answer about a region, or
- * about the last deserted write. Called with the lock held. */
+/* Advances the operations in this list. The answer that they waited for, about a region or the last deserted write, has
+ * arrived. Called with the lock held. */
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for buffer space for their notification. Called with the lock held. */
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited until control messages were read. Called with the lock held. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Releases the lock after functions of this file, copies eager messages to their receives, and calls over() of the
- * operations that have ended. */
+/* Releases the lock, copies eager messages to their receives, and calls over() of the operations that have ended. Used
+ * in place of pthread_mutex_unlock() after functions of this file. */
 void hw_ops_unlock(struct hw_peer *p);
 /* Works like hw_ops_unlock(), but is called without the lock. */
 void hw_ops_flush(struct hw_peer *p);
@@ -45,7 +45,7 @@ void hw_op_end_landing(struct hw_op *op, struct hw_landing *g);
 void hw_stops_send(struct hw_peer *p);
 /* Counts a request as ended, because the peer has answered it or never will. Called with the lock held. */
 void hw_request_ended(struct hw_peer *p);
-/* Stops counting the answer as uncut, because all of it was cut or never will be. */
+/* Stops counting the answer as uncut, because it was cut completely, or because the rest will never be cut. */
 void hw_serve_was_cut(struct hw_op *op);
 /* Ends all operations of a dead peer. */
 void hw_ops_die(struct hw_peer *p);

@@ -28,16 +28,16 @@
 
 #define HW_CONTROL_WINDOW 1024  /* maximum number of control messages that the peer has not read */
 #define HW_READS          256   /* maximum number of read requests that the peer has not answered completely */
-#define HW_OPS            65536 /* maximum number of operations in flight */
+#define HW_OPS            65536 /* maximum number of operations of this side in flight */
 /* Limit of control messages that wait to be sent; a correct peer cannot cause this many. */
 #define HW_CONTROLS    (4 * HW_OPS)
 #define HW_NOTES       (1u << 20)     /* limit of bytes of notifications that the application has not taken */
 #define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
 #define HW_NOTE_MAX    (HW_NOTES / 4) /* maximum length of a notification in bytes */
 #define HW_NOTED_BYTES (1ull << 38)   /* maximum number of bytes of a write that has a notification */
-#define HW_QUEUES      65536          /* maximum number of queues in use when this side starts an operation */
-/* Maximum number of queues in use when a message of the peer arrives. The peer itself is limited to HW_QUEUES, but does
- * not yet know which queues the newest operations of this side use. */
+#define HW_QUEUES      65536 /* maximum number of queues; an operation of this side that needs one more fails */
+/* Like HW_QUEUES, for messages and receives of the peer. The peer itself is limited to HW_QUEUES, but does not yet know
+ * which queues the newest operations of this side use. */
 #define HW_QUEUES_BOTH  (2 * HW_QUEUES)
 #define HW_QUEUE_CHAINS 128
 /* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
@@ -117,7 +117,7 @@ struct hw_op {
     void *user;            /* for the caller's use */
     /* In ns of the home loop's clock, or HW_NEVER. After a cancellation, the time of the next check. */
     uint64_t deadline;
-    struct hw_note *note; /* write and notify: for the peer's application, or NULL; owned by the operation */
+    struct hw_note *note; /* write and notify: notification for the peer, or NULL; owned by the operation */
     atomic_int result;    /* 0 or the first error */
     char *text;           /* error text or NULL; owned by the operation */
     uint64_t total;       /* bytes; set by hw_op_post() */
@@ -146,7 +146,7 @@ struct hw_op {
     uint64_t answer_by; /* after a cancellation: time at which the peer dies if it has not confirmed the end; 0 if not
                            set yet */
     bool is_fenced;     /* the operation is in hw_peer.fenced; protected by the lock */
-    uint32_t fence;     /* number of control messages that must be read before the operation ends */
+    uint32_t fence;     /* the operation ends only when the control messages before this sequence number are read */
     struct hw_landing *landing; /* read and receive: landings that have not ended; protected by the lock */
     uint64_t serves;            /* SERVE and send: the peer's landing */
     uint64_t rest;              /* send: bytes of the landing that the message does not fill */
@@ -172,11 +172,11 @@ struct hw_op {
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
 /* Drops a reference. */
 void hw_op_put(struct hw_op *op);
-/* Starts an operation. over() will be called, possibly before this function returns. A write or read without bytes and
- * without a note ends at once. After a failure over() is not called. Fails with -EAGAIN if HW_OPS operations are in
- * flight or too many queues are in use, -ESHUTDOWN for a closed stream, -EFAULT for a range outside a region, -EACCES
- * if the region's rights do not allow the operation, -E2BIG for too many bytes, -ENOMEM, the error with which the peer
- * refused access to a region (such as -ESTALE), or the error that the peer died with. */
+/* Starts an operation. over() will be called, possibly before this function returns. After a failure over() is not
+ * called. Fails with -EAGAIN if HW_OPS operations are in flight or too many queues are in use, -ESHUTDOWN for a closed
+ * stream, -EFAULT for a range outside a region, -EACCES if the region's rights do not allow the operation, -E2BIG for
+ * too many bytes, -ENOMEM, the error with which the peer refused access to a region (such as -ESTALE), or the error
+ * that the peer died with. */
 int hw_op_post(struct hw_op *op);
 /* Cancels an operation with this error. The operation ends soon, with this error or with the result that was already
  * known. */
@@ -289,7 +289,7 @@ struct hw_peer {
     unsigned turn;           /* rail that wake_in_turn() last woke */
     uint64_t stop[HW_READS]; /* landings of requests that still need a STOP */
     uint32_t n_stop;
-    uint32_t n_stopping;     /* requests that the peer was told to stop and has not confirmed */
+    uint32_t n_stopping;     /* requests for which STOP was sent and STOPPED has not arrived */
     struct hw_control spare; /* message for a STOP if no memory is available */
     bool spare_is_out;
     atomic_uint serves;  /* answers to the peer's requests that are not completely cut, up to HW_READS */
@@ -332,14 +332,14 @@ struct hw_peer {
     } in;
 };
 
-/* Initializes a peer with n rails that are down. The arguments are those of hw_session_init(). binding is a value that
- * both sides share and that no other session has. Fails with -ENOMEM. */
+/* Initializes a peer with n rails that are down. Apart from domain and binding, the arguments are those of
+ * hw_session_init(). binding is a value that both sides share and that no other session has. Fails with -ENOMEM. */
 int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);
-/* Declares that rail i uses this pair of NICs, by any number for the pair. Must be called before any rail starts. */
+/* Declares which pair of NICs rail i uses, see hw_session_pair(). Must be called before any rail starts. */
 void hw_peer_pair(struct hw_peer *p, unsigned i, unsigned pair);
-/* Ends the peer. All operations end, unfinished operations with this error. Called on the home loop. */
+/* Ends the peer. Operations that have no result yet end with this error. Called on the home loop. */
 void hw_peer_die(struct hw_peer *p, int why);
 /* Cancels the operations that read this side's memory. Called before the peer dies, so that memory sent by reference is
  * no longer read when the peer is closed. Called on the home loop. */

@@ -13,8 +13,7 @@ static uint64_t cost_message(uint64_t len)
     return len + HW_NOTE_COST;
 }
 
-/* Returns the part of a send's remaining count that ends with the message's arrival. It is at least 1, because a
- * message may have no bytes. */
+/* Returns how much to subtract from a send's count when its message has arrived: at least 1, even if it is empty. */
 static uint64_t count_message(const struct hw_op *op)
 {
     return HW_MAX(op->total, 1);
@@ -32,7 +31,7 @@ static bool is_short(const struct hw_op *op)
     return is;
 }
 
-/* Sends the message to the receive that the grant announced. */
+/* Sends the message to the receive that the grant announced, or cancels the send if the message is too long for it. */
 static void send_direct(struct hw_op *op, const struct hw_grant *g)
 {
     struct hw_queues *t = &op->peer->queues;
@@ -156,7 +155,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     return 0;
 }
 
-/* Announces to the peer a receive that has no message yet. */
+/* Sends a GRANT for a receive that has no message yet. */
 static int grant_receive(struct hw_queue *q, struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -271,7 +270,7 @@ uint64_t hw_queue_drop(struct hw_op *op)
     if (op->match == HW_MATCH_DIRECT)
         hw_control_send_within(op,
                                &(struct hw_control){.kind = HW_CONTROL_UNREAD, .a = op->serves, .b = (uint64_t)error});
-    op->match = HW_MATCH_NONE; /* an answer that is still in flight must end nothing else */
+    op->match = HW_MATCH_NONE; /* an answer that is still in flight then has no effect on the operation */
     hw_queue_put(&p->queues, q);
     return over;
 }

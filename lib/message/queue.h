@@ -29,8 +29,8 @@
 /* Starts an operation of kind HW_OP_SEND or HW_OP_RECV. Called with the lock held. Fails with -ENOMEM, -ESHUTDOWN for a
  * closed stream, or -EAGAIN for too many queues. */
 int hw_queue_post(struct hw_op *op);
-/* Drops a cancelled operation that is no longer in a list. Returns the part of its remaining count that has ended.
- * Called with the lock held. */
+/* Drops a cancelled operation that is no longer in a list. Returns how much to subtract from its count. Called with the
+ * lock held. */
 uint64_t hw_queue_drop(struct hw_op *op);
 /* Handles a receive whose landing is full. Called with the lock held. */
 void hw_queue_filled(struct hw_op *op);
@@ -41,7 +41,7 @@ void hw_queue_copy(struct hw_op *op);
  *
  * Closes a stream. Its operations on this side end with -ECANCELED, and later operations of the peer are refused with
  * -ESHUTDOWN. May be called from any thread. Fails with -EINVAL if this side, but not the peer, has already closed the
- * stream, -ENOMEM, -EAGAIN if too many streams are closed by one side only, or the error that the peer died with. */
+ * stream, -ENOMEM, -EAGAIN if too many streams are closed by this side only, or the error that the peer died with. */
 int hw_stream_close(struct hw_peer *p, uint32_t stream);
 /* Returns true if the queue's stream was closed by this side (here) or by the peer (not here). Called with the lock
  * held. */

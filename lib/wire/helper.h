@@ -21,7 +21,7 @@
 #define HW_HELPER_SOCKET   "/run/hawser/hawserd.sock"
 
 enum hw_helper_type {
-    HW_H_HELLO = 1, /* the first request, which asks for permission and must be answered before any other request */
+    HW_H_HELLO = 1, /* must be the first request; asks for permission to send others */
     HW_H_BIND_RX,   /* nic, count: binds a dma-buf to count receive queues of the NIC; carries one descriptor */
     HW_H_BIND_TX,   /* nic: binds a dma-buf for sending; carries one descriptor */
     HW_H_STEER,     /* id of a binding: steers a TCP connection to the binding; carries one descriptor */

@@ -9,7 +9,7 @@
  *   DATA     u64 landing, u64 offset in the message, u64 bytes of the whole message, u64 rest: bytes of the landing
  *            that this frame covers beyond its payload
  *   NOTED    u64 operation, u64 bytes that the operation writes      payload: the notification
- *   TAKEN    u32 sequence number after the last control message read, u32 0, u64 bytes of notifications that the
+ *   TAKEN    u32 sequence number of the next control message to be read, u32 0, u64 bytes of notifications that the
  *            application has taken so far
  */
 #ifndef HW_WIRE_MESSAGE_H

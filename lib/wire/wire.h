@@ -81,7 +81,7 @@ enum hw_refusal {
     HW_REFUSE_FULL,         /* the limit max_peers is reached */
     HW_REFUSE_SESSION,      /* the server does not know the session */
     HW_REFUSE_PROOF,        /* the key is wrong */
-    HW_REFUSE_STALE,        /* the generation of a rail is out of date or still in use */
+    HW_REFUSE_STALE,        /* the requested generation of a rail is out of date, or an older one is still in use */
     HW_REFUSE_FAILED,       /* the server cannot set up the session; its log has the reason */
     HW_REFUSE_COUNT
 };
@@ -149,8 +149,8 @@ const char *hw_refusal_text(unsigned refusal);
 
 struct hw_setup_entry {
     char nic[HAWSER_NIC_NAME]; /* the sender's NIC, NUL-padded */
-    uint16_t handle_index; /* index of an entry of the server: from the server, of this entry; from the client, of the
-                              entry that its rail leads to */
+    uint16_t handle_index; /* index of an entry of the server's SETUP: from the server, of this entry; from the client,
+                              of the entry that the rail leads to */
     uint16_t handle_len;
     uint8_t handle[HW_HANDLE_MAX]; /* from the server: address of the NIC; from the client: name of the server's NIC */
 };
@@ -168,20 +168,23 @@ void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s);
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
 /* Decodes the head of a SETUP. Fails with -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
-/* The transport of the chunks, such as "tcp", "devmem" or "netplugin Plain". */
-#define HW_TRANSPORT_TEXT 96                          /* including the final NUL */
+
+#define HW_TRANSPORT_TEXT 96                          /* maximum size of a transport's name, including the final NUL */
 #define HW_SETUP_ITEM_MAX (4 + HW_TRANSPORT_TEXT + 8) /* maximum size of all items together */
+/* Encodes an item with the transport of the chunks, such as "tcp", "devmem" or "netplugin Plain". Returns the item's
+ * size. */
 size_t hw_setup_transport_encode(uint8_t *out, const char *text);
 /* Searches a whole body for the transport. text becomes "" if there is no such item. Fails with -EPROTO. */
 int hw_setup_transport_decode(const uint8_t *body, size_t len, char text[HW_TRANSPORT_TEXT]);
-/* The range of versions that the sender supports. In a client's choice of rails, both ends of the range are equal. */
+/* Encodes an item with the range of versions that the sender supports. In a client's choice of rails, both ends of the
+ * range are equal. Returns the item's size. */
 size_t hw_setup_versions_encode(uint8_t *out, uint16_t least, uint16_t most);
 /* Searches a whole body for the range of versions, which is 1 to 1 if there is no such item. Fails with -EPROTO. */
 int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, uint16_t *most);
 /* Reads the entry at *at and moves *at past the entry. Fails with -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
 
-/* ---- greeting of transport netplugin: the first bytes in each direction on a channel's connection ---- */
+/* ---- greeting of transport netplugin: sent by both sides on a channel's connection after ASK ---- */
 
 #define HW_PLUGIN_MAGIC      0x504e5748u /* "HWNP" */
 #define HW_PLUGIN_VERSION    2
