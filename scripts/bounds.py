@@ -90,7 +90,7 @@ TABLE = [
     ("Readers of the local socket for metrics: the same user, or root", [
         ("BACKLOG", "lib/context/metrics.c", "", "readers that wait", "they cannot connect"),
         ("HW_METRICS_APART_MS", METRICS, "ms", "shortest time between two readers", "readers wait"),
-        ("HW_METRICS_READ_MS", METRICS, "ms", "time that a reader may take while others wait", "the reader is dropped"),
+        ("HW_METRICS_READ_MS", METRICS, "ms", "time that a reader may take", "the reader is dropped"),
         ("HW_METRICS_PEERS", METRICS, "", "peers that are listed", "further peers are combined into one"),
         ("HW_METRICS_ROWS", METRICS, "", "pairs of NICs of these peers", "further pairs are combined into one"),
         ("HW_METRICS_NICS", METRICS, "", "local NICs of the combined peer", "the last NIC includes the rest"),

@@ -70,9 +70,10 @@ static pid_t number_in_proc(void)
     return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
-/* Range of user ids for brokers, 0x70000000 to 0x7fffffff, which systemd leaves unused (UIDS-GIDS of systemd). */
+/* Range of user ids for brokers, 0x70000000 to 0x7ffdffff, which systemd leaves unused. systemd 258 and later use ids
+ * from 0x7ffe0000 on for files of other systems (UIDS-GIDS of systemd). */
 #define FIRST_USER 0x70000000u
-#define USERS      0x10000000u
+#define USERS      0x0ffe0000u
 
 /* Returns true if a process of the machine has this user id. */
 static bool is_taken(DIR *proc, uid_t uid)
