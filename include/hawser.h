@@ -200,7 +200,7 @@ struct hawser_connect_options {
  *   -ETIMEDOUT     no channel was up when timeout_ms had passed
  *   -EHOSTUNREACH  the name is unknown, or no path works
  *   -EACCES        the key is wrong
- *   -EPERM         no key is set, and the address is neither a loopback nor a lab address
+ *   -EPERM         neither a key nor HAWSER_INSECURE is set, and the address is neither a loopback nor a lab address
  *   -ENODEV        a NIC is unknown or cannot be paired, or fewer pairs work than knob require_nics requires
  *   -E2BIG         more than 256 channels in total
  *   -EPROTO        the peer is not hawser, or has another version of the wire protocol
@@ -411,9 +411,9 @@ HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
  * answers slowly, but never overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
-/* Returns the number of bytes that were confirmed (write, send) or have arrived (read, in parts of up to 64 MiB) so
- * far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a failure of any
- * other operation, the number has no meaning. */
+/* Returns the number of bytes that were confirmed (write, send) or have arrived (read, counted in parts of up to
+ * 64 MiB) so far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a
+ * failure of any other operation, the number has no meaning. */
 HAWSER_API uint64_t hawser_op_bytes(const hawser_op *op);
 
 /* Returns the length of the message for a receive that has succeeded. Otherwise returns the sum of the descriptors'

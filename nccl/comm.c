@@ -316,7 +316,7 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
 }
 
 /* Cancels the communicator's requests on m. NCCL may still test the other requests. Fails with -ETIMEDOUT if a request
- * on m has not ended, so that it may still access the memory. */
+ * on m has not ended and may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;

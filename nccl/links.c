@@ -196,7 +196,7 @@ static void greet(struct hn_link *l, uint64_t process)
     }
 }
 
-/* ---- who connects, and what they say -------------------------------------------------------------------------- */
+/* ---- incoming connections and hellos -------------------------------------------------------------------------- */
 
 static void take_in(hawser_peer *peer)
 {

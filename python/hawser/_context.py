@@ -31,7 +31,7 @@ from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyEr
 
 CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
 ONLY_DIALLED = 1
-EXIT_S = 1.0  # s that the interpreter's exit waits for calls in other threads
+EXIT_S = 1.0  # s; limit of each of the three waits for other threads when the interpreter exits
 
 
 class Event(enum.IntEnum):
@@ -69,8 +69,8 @@ class Context:
     with a level (0 for error to 3 for debug) and a line, and must not call hawser. knobs: values by name, such as
     `window=1 << 20`, which override the environment; hawser.knobs() lists the knobs.
 
-    Raises ArgumentError (for an invalid key or knob), NoMemoryError or NoDescriptorsError. Close a context with close()
-    or use it in a `with` statement."""
+    Raises ArgumentError (for an invalid key or knob) or another HawserError. Close a context with close() or use it in
+    a `with` statement."""
 
     def __init__(self, *, key: bytes | None = None, events: bool = False, caller_progress: bool = False,
                  insecure: bool = False, trusted: bool = False, log: Callable[[int, str], None] | None = None,
