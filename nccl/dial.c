@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so a few threads do it. They
- * take links from a queue and exit when the queue is empty. After a failed attempt, a link moves to the end of the
- * queue, so that a process that does not answer does not delay the others. */
+/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so separate threads do
+ * it. They take links from a queue and exit when the queue is empty. After a failed attempt, a link moves to the
+ * end of the queue, so that a process that does not answer does not delay the others. */
 #include "base/thread.h"
 #include "inner.h"
 

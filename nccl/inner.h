@@ -46,7 +46,7 @@
 
 #define HN_CANCEL_MS 10000 /* ms; longest wait for the end of a canceled request */
 
-#define HN_ADDRS 3 /* addresses in a handle */
+#define HN_ADDRS 3 /* maximum number of addresses in a handle */
 #define HN_KEY   32
 #define HN_HELLO 32 /* bytes of an encoded hello */
 

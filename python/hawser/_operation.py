@@ -200,7 +200,7 @@ class Operation:
         self._context = context
         self._rc = 1  # 1 until the operation is known to have ended
         self._text = ""
-        self._handle: Any = None  # set last, by start()
+        self._handle: Any = None  # set when the library has started the operation
 
     def _note(self, rc: int) -> bool:
         """Records the result of hawser_test() or hawser_wait(). Returns False if the operation is still in flight."""

@@ -97,7 +97,7 @@ class UnreachableError(HawserError):
 
 
 class NoKeyError(HawserError, PermissionError):
-    """EPERM: there is no job key, and without one hawser connects only to loopback and lab addresses."""
+    """EPERM: without a job key or insecure=True, hawser connects only to loopback and lab addresses."""
 
 
 class NoDeviceError(HawserError):
