@@ -245,8 +245,8 @@ HAWSER_API int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *p
 
 /* Allocates len page-aligned bytes and registers them. With HAWSER_MEM_CUDA the memory is on the GPU that the driver
  * numbers `device`, in the primary CUDA context of that GPU. With HAWSER_MEM_HOST the memory is on the host, and device
- * is -1 or 0. hawser_mem_deregister() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV if the device does
- * not exist, or with another negative errno such as -ENOMEM. */
+ * is -1 or 0. hawser_mem_deregister() or hawser_close() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV
+ * if the device does not exist, or with another negative errno such as -ENOMEM. */
 HAWSER_API int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out);
 
 /* Returns the address of the memory. For GPU memory this is the device address. */
