@@ -153,7 +153,7 @@ class Context:
                     lib.hawser_op_free(handle)
                 else:
                     self._orphans.append(handle)
-        except IndexError:  # another thread took the last one
+        except IndexError:  # another thread took the last handle
             pass
         finally:
             del self._waits.calls[token]
