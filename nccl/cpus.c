@@ -99,7 +99,7 @@ struct hn_threads hn_threads_wanted(void)
     unsigned processes = count_sharing();
     uint64_t mbps = sum_speeds();
     struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes, mbps);
-    const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops, as HAWSER_BUSY_US does t.poll */
+    const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops; HAWSER_BUSY_US overrides t.poll */
     char speed[48] = "";
     if (mbps)
         snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s in total", (unsigned long long)mbps);

@@ -14,7 +14,7 @@
 #define TRY_MS      10000 /* ms for one attempt: an answer can take seconds on a machine where all peers connect at once */
 #define PATHS_SHOWN 64
 
-/* Logs the paths to the peer that are used, and why the others are not used. */
+/* Logs the used and spare paths to the peer, and why other paths are not used. */
 static void say_paths(hawser_peer *peer)
 {
     struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));

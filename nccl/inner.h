@@ -24,18 +24,18 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HN_LANES 6 /* default maximum of links from one process to another; docs/performance.md has the measurement */
-/* default maximum of outgoing links of a process, enough for HN_LANES to each of eight peers; each peer gets at least
- * one */
+#define HN_LANES 6 /* default number of links from one process to another (docs/performance.md has the measurement) */
+/* default maximum number of outgoing links of a process: HN_LANES to each of eight peers; a peer gets at least one */
 #define HN_LINKS     48
 #define HN_DIALLERS  8 /* maximum number of threads that connect links */
 #define HN_LANES_MAX 64
 /* Mbit/s that each device reports in tables up to v11; constant, because ranks of NCCL up to 2.29 must agree on it */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* requests of a communicator: twice as many as NCCL posts */
-/* ms from the first attempt until the plugin gives up on a process that does not answer */
+/* ms from the first attempt to connect a link until a failed attempt is the last */
 #define HN_CONNECT_MS 30000
-/* ms from the first refusal until the plugin gives up; shorter, because the process was listening */
+/* ms from the first refused attempt until a failed attempt is the last; short, because the process listened before it
+ * sent its handle */
 #define HN_REFUSED_MS 3000
 #define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive data that NCCL was told is sent */
 #define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */
@@ -83,7 +83,7 @@ int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPRO
 
 enum hn_link_state { HN_WAITING, HN_DIALLING, HN_UP, HN_DEAD };
 
-/* Another process. The entry exists as long as there is a link to that process. */
+/* A process to which this process has links. The entry exists as long as there is such a link. */
 struct hn_process {
     struct hw_list all; /* entry in g.processes */
     uint64_t id;
@@ -185,8 +185,8 @@ struct hn_arrival {
 /* Hands a hello that arrived on link l to its listener. Returns false, and closes the stream, if no listener has that
  * number and secret, or if memory runs out. Call under g.mu. */
 bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
-/* Moves the communicators that are still being connected from a link that is not up to another link. Call under
- * g.mu. */
+/* Moves each communicator of `from` whose connection attempt is in progress to the link `to`. `from` must not be up.
+ * Call under g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 /* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */
@@ -205,7 +205,7 @@ struct hn_threads {
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
 void hn_cpus_begin(void);
 void hn_cpus_end(void);
-/* Chooses the threads of a process, if `processes` processes share `cpus` CPUs and the speeds of the NICs add up to
+/* Chooses the threads of a process. `processes` processes share `cpus` CPUs, and the speeds of the NICs add up to
  * `mbps` Mb/s (0 if unknown). */
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */

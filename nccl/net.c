@@ -273,8 +273,8 @@ static unsigned count_preferred(void)
     return most;
 }
 
-/* Half of the descriptors may serve links, and half of these links may be outgoing. Each connection also has a pipe
- * (HAWSER_TRUSTED). */
+/* Half of the file descriptors may serve links, and half of these links may be outgoing. Each connection also has a
+ * pipe (HAWSER_TRUSTED). */
 static unsigned choose_links_max(uint64_t descriptors)
 {
     unsigned nics = count_preferred(), each = nics * (nics > 1 ? 2 : 3) * 3;
@@ -287,8 +287,8 @@ int hn_open(void)
     if (hn_g.h)
         return 0;
     choose_near();
-    /* NCCL's operations may take any amount of time, so they fail only if the peer dies. The user's own settings take
-     * precedence. */
+    /* NCCL's operations may take any amount of time, so they have no deadline, but they fail if the peer dies. The
+     * user's own settings take precedence. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
         /* channels per pair of NICs: one of two is often idle, especially with several NICs */

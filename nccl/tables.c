@@ -115,8 +115,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->regIsGlobal = 0; \
     } while (0)
 
-/* A physical device lists only itself. NCCL copies ndevs entries of devs to its stack, so both must be right.
- */
+/* A physical device lists only itself. NCCL copies ndevs entries of devs to its stack, so ndevs and devs must match. */
 #define FILL_V9(to, from, dev)                          \
     do {                                                \
         FILL_V8(to, from);                              \

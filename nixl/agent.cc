@@ -249,7 +249,7 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
     if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent was added again, so its old process has ended */
+        old = links_[remote]; /* the agent was added with a new process, so its old process has ended */
         links_.erase(remote);
     }
     remotes_[remote] = info;
