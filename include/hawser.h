@@ -79,7 +79,7 @@ typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 struct hawser_options {
     size_t size;       /* sizeof(struct hawser_options), so that old programs can run with newer libraries */
-    uint32_t flags;    /* HAWSER_CALLER_PROGRESS, HAWSER_INSECURE, HAWSER_EVENTS, HAWSER_TRUSTED */
+    uint32_t flags;    /* any of HAWSER_CALLER_PROGRESS, HAWSER_INSECURE, HAWSER_EVENTS and HAWSER_TRUSTED */
     hawser_log_fn log; /* receives log lines; NULL disables logging */
     void *log_arg;     /* passed to log as its first argument */
     const void *key;   /* job key that both sides must have, or NULL for no key; the library copies the key */
@@ -134,7 +134,7 @@ struct hawser_completion {
     uint32_t event;    /* enum hawser_event */
     int32_t result;    /* 0 or a negative errno */
     uint64_t user;     /* ENDED, CONNECTED: the value that the caller passed as user */
-    uint64_t length;   /* ENDED: result of hawser_op_length(); NOTIFIED: bytes at data */
+    uint64_t length;   /* ENDED: result of hawser_op_length(); NOTIFIED: number of bytes at data */
     hawser_peer *peer; /* the peer that the event belongs to */
     void *data;        /* NOTIFIED: the notification's bytes, which the caller frees with hawser_data_free() */
 };
@@ -179,7 +179,7 @@ struct hawser_connect_options {
     /* HAWSER_GPU(n) if the connections carry memory of this process's CUDA device n, or 0 if not specified. A
      * transport that places data in GPU memory uses the memory of this GPU. */
     uint32_t gpu;
-    uint32_t peer_gpu; /* the same for the peer's process */
+    uint32_t peer_gpu; /* HAWSER_GPU(n) for CUDA device n of the peer's process, or 0 if not specified */
     /* Local NICs that should carry data, such as "eth1,eth2". The library connects other pairs of NICs (at most eight)
      * only while no preferred NIC works. All NICs carry data if this is NULL or "", or if no preferred NIC has a
      * path. */
@@ -279,8 +279,8 @@ HAWSER_API int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE]);
 /* An imported region of a peer. The structure holds no resources and may be copied freely. */
 struct hawser_region {
     uint64_t id, secret;
-    uint64_t length; /* bytes */
-    uint32_t rights; /* HAWSER_REMOTE_READ, HAWSER_REMOTE_WRITE */
+    uint64_t length; /* size of the region in bytes */
+    uint32_t rights; /* HAWSER_REMOTE_READ, HAWSER_REMOTE_WRITE, or both */
     uint32_t reserved;
 };
 
@@ -292,7 +292,7 @@ HAWSER_API int hawser_import(const uint8_t key[HAWSER_KEY_SIZE], struct hawser_r
 struct hawser_vec {
     hawser_mem *mem;                    /* local memory; NULL if data is set; may be NULL if length is 0 */
     uint64_t offset;                    /* offset in mem; 0 if data is set */
-    uint64_t length;                    /* bytes; may be 0 */
+    uint64_t length;                    /* number of bytes; may be 0 */
     const struct hawser_region *region; /* write and read: the peer's region */
     uint64_t remote_offset;             /* write and read: offset in region */
     /* Write and send only: bytes to send in place of mem, or NULL. The library copies the bytes before the call
