@@ -85,9 +85,9 @@ class Context:
         self._peers: dict[Any, Peer] = {}  # by handle; includes closed peers, because their completions may still arrive
         self._peers_lock = threading.RLock()
         self._memories: set[Memory] = set()
-        self._orphans: deque[Any] = deque()  # handles, without a Python object, of operations that may be running
-        self._unclaimed: deque[Peer] = deque()  # accepted peers, if Ctrl-C interrupted accept() before it returned
-        self._taken: deque[Completion] = deque()  # completions taken, if Ctrl-C interrupted poll() or wait()
+        self._orphans: deque[Any] = deque()  # handles of operations that have no Python object and may be running
+        self._unclaimed: deque[Peer] = deque()  # peers that were accepted when Ctrl-C interrupted accept()
+        self._taken: deque[Completion] = deque()  # completions that were taken when Ctrl-C interrupted poll() or wait()
         self._hub = Hub(self)
         flags = CALLER_PROGRESS * caller_progress | INSECURE * insecure | EVENTS * events | TRUSTED * trusted
         out = ffi.new("hawser **")
@@ -449,7 +449,7 @@ class _Connect:
                 raise self.error
             assert self.peer is not None
             return self.peer
-        except BaseException:  # Ctrl-C, or an exception from another signal handler
+        except BaseException:  # the attempt's error, Ctrl-C, or an exception from another signal handler
             with self.lock:
                 self.given_up = True
             if self.peer is not None:

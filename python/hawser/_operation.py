@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VEC = struct.Struct("@PQQPQP")  # struct hawser_vec; one pack call replaces six assignments
 OPTIONS = struct.Struct("@NiPNIIQ")  # struct hawser_op_options
-ROOM = 64  # descriptors for which a new Scratch has room
+ROOM = 64  # number of descriptors for which a new Scratch has room
 NULL = ffi.NULL
 
 

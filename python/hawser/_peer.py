@@ -17,7 +17,7 @@ from .errors import HawserError, make_error
 if TYPE_CHECKING:
     from ._context import Context
 
-FIRST_ROOM = 4096  # bytes of the first buffer for a notification
+FIRST_ROOM = 4096  # size of the first buffer for a notification in bytes
 PATH_STATES = {1: "used", 2: "awaited", 3: "unused", 4: "spare"}
 
 
