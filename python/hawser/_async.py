@@ -24,7 +24,7 @@ class Hub:
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = -1  # a duplicate, because closing the context must not close the file descriptor that the loop watches
-        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # by future: what it waits for, or None for any event
+        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # what each future waits for; None: any event
         self._ticking = False
 
     def attach(self) -> asyncio.AbstractEventLoop:
