@@ -146,7 +146,7 @@ static void linger(const struct hn_comm *c)
 
 static void free_comm(struct hn_comm *c)
 {
-    /* Ends the pending operations, so that freeing them does not wait. There are none if the peer is NULL or dead. */
+    /* Ends the pending operations before they are freed. There are none if the peer is NULL or dead. */
     if (c->link->peer)
         (void)hawser_stream_close(c->link->peer, c->stream);
     for (unsigned i = 0; i < HN_REQUESTS; i++) {

@@ -23,8 +23,8 @@ struct hn_param {
 /* Terminated by an entry with a NULL name. */
 extern const struct hn_param hn_params[];
 
-/* Returns the name of the environment variable with which the user has chosen the value of p: the parameter's own name,
- * or a variable that it yields to. Returns NULL if the plugin may set p. An empty variable counts as set. */
+/* Returns the name of the environment variable because of which the plugin leaves p unchanged: the parameter's own
+ * name, or a variable that it yields to. Returns NULL if the plugin may set p. An empty variable counts as set. */
 const char *hn_param_user(const struct hn_param *p);
 
 /* Returns whether HAWSER_NCCL_TUNE permits tuning. Warns of a value that is neither yes nor no, and treats it as yes.
