@@ -132,8 +132,8 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return hawser_test(c->hello);
 }
 
-/* Waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is sent, because NCCL may close the
- * communicator at once. */
+/* Unless the communicator has failed, waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is
+ * sent, because NCCL may close the communicator at once. */
 static void linger(const struct hn_comm *c)
 {
     uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;

@@ -31,7 +31,8 @@ const char *hn_param_user(const struct hn_param *p);
  */
 bool hn_tune(ncclDebugLogger_t logger);
 
-/* Sets the parameters that the user has not set. Only the first call in a process has an effect. */
+/* If hn_tune() permits it, sets the parameters for which hn_param_user() returns NULL. Only the first call in a process
+ * has an effect. */
 void hn_params_set(ncclDebugLogger_t logger);
 
 #endif
