@@ -79,7 +79,7 @@ typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 struct hawser_options {
     size_t size;       /* sizeof(struct hawser_options), so that old programs can run with newer libraries */
-    uint32_t flags;    /* HAWSER_CALLER_PROGRESS, HAWSER_INSECURE, HAWSER_EVENTS, HAWSER_TRUSTED */
+    uint32_t flags;    /* any of HAWSER_CALLER_PROGRESS, HAWSER_INSECURE, HAWSER_EVENTS and HAWSER_TRUSTED */
     hawser_log_fn log; /* receives log lines; NULL disables logging */
     void *log_arg;     /* passed to log as its first argument */
     const void *key;   /* job key that both sides must have, or NULL for no key; the library copies the key */
@@ -134,7 +134,7 @@ struct hawser_completion {
     uint32_t event;    /* enum hawser_event */
     int32_t result;    /* 0 or a negative errno */
     uint64_t user;     /* ENDED, CONNECTED: the value that the caller passed as user */
-    uint64_t length;   /* ENDED: result of hawser_op_length(); NOTIFIED: bytes at data */
+    uint64_t length;   /* ENDED: result of hawser_op_length(); NOTIFIED: number of bytes at data */
     hawser_peer *peer; /* the peer that the event belongs to */
     void *data;        /* NOTIFIED: the notification's bytes, which the caller frees with hawser_data_free() */
 };
@@ -179,7 +179,7 @@ struct hawser_connect_options {
     /* HAWSER_GPU(n) if the connections carry memory of this process's CUDA device n, or 0 if not specified. A
      * transport that places data in GPU memory uses the memory of this GPU. */
     uint32_t gpu;
-    uint32_t peer_gpu; /* the same for the peer's process */
+    uint32_t peer_gpu; /* HAWSER_GPU(n) for CUDA device n of the peer's process, or 0 if not specified */
     /* Local NICs that should carry data, such as "eth1,eth2". The library connects other pairs of NICs (at most eight)
      * only while no preferred NIC works. All NICs carry data if this is NULL or "", or if no preferred NIC has a
      * path. */
@@ -200,7 +200,7 @@ struct hawser_connect_options {
  *   -ETIMEDOUT     no channel was up when timeout_ms had passed
  *   -EHOSTUNREACH  the name is unknown, or no path works
  *   -EACCES        the key is wrong
- *   -EPERM         no key is set, and the address is neither a loopback nor a lab address
+ *   -EPERM         neither a key nor HAWSER_INSECURE is set, and the address is neither a loopback nor a lab address
  *   -ENODEV        a NIC is unknown or cannot be paired, or fewer pairs work than knob require_nics requires
  *   -E2BIG         more than 256 channels in total
  *   -EPROTO        the peer is not hawser, or has another version of the wire protocol
@@ -245,8 +245,8 @@ HAWSER_API int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *p
 
 /* Allocates len page-aligned bytes and registers them. With HAWSER_MEM_CUDA the memory is on the GPU that the driver
  * numbers `device`, in the primary CUDA context of that GPU. With HAWSER_MEM_HOST the memory is on the host, and device
- * is -1 or 0. hawser_mem_deregister() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV if the device does
- * not exist, or with another negative errno such as -ENOMEM. */
+ * is -1 or 0. hawser_mem_deregister() or hawser_close() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV
+ * if the device does not exist, or with another negative errno such as -ENOMEM. */
 HAWSER_API int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out);
 
 /* Returns the address of the memory. For GPU memory this is the device address. */
@@ -279,8 +279,8 @@ HAWSER_API int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE]);
 /* An imported region of a peer. The structure holds no resources and may be copied freely. */
 struct hawser_region {
     uint64_t id, secret;
-    uint64_t length; /* bytes */
-    uint32_t rights; /* HAWSER_REMOTE_READ, HAWSER_REMOTE_WRITE */
+    uint64_t length; /* size of the region in bytes */
+    uint32_t rights; /* HAWSER_REMOTE_READ, HAWSER_REMOTE_WRITE, or both */
     uint32_t reserved;
 };
 
@@ -292,7 +292,7 @@ HAWSER_API int hawser_import(const uint8_t key[HAWSER_KEY_SIZE], struct hawser_r
 struct hawser_vec {
     hawser_mem *mem;                    /* local memory; NULL if data is set; may be NULL if length is 0 */
     uint64_t offset;                    /* offset in mem; 0 if data is set */
-    uint64_t length;                    /* bytes; may be 0 */
+    uint64_t length;                    /* number of bytes; may be 0 */
     const struct hawser_region *region; /* write and read: the peer's region */
     uint64_t remote_offset;             /* write and read: offset in region */
     /* Write and send only: bytes to send in place of mem, or NULL. The library copies the bytes before the call
@@ -411,9 +411,9 @@ HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
  * answers slowly, but never overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
-/* Returns the number of bytes that were confirmed (write, send) or have arrived (read, in parts of up to 64 MiB) so
- * far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a failure of any
- * other operation, the number has no meaning. */
+/* Returns the number of bytes that were confirmed (write, send) or have arrived (read, counted in parts of up to
+ * 64 MiB) so far. For a receive, returns the length of the message, or 0 until the receive has succeeded. After a
+ * failure of any other operation, the number has no meaning. */
 HAWSER_API uint64_t hawser_op_bytes(const hawser_op *op);
 
 /* Returns the length of the message for a receive that has succeeded. Otherwise returns the sum of the descriptors'

@@ -132,8 +132,8 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return hawser_test(c->hello);
 }
 
-/* Waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is sent, because NCCL may close the
- * communicator at once. */
+/* Unless the communicator has failed, waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is
+ * sent, because NCCL may close the communicator at once. */
 static void linger(const struct hn_comm *c)
 {
     uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;
@@ -146,7 +146,7 @@ static void linger(const struct hn_comm *c)
 
 static void free_comm(struct hn_comm *c)
 {
-    /* Without a peer, the link was never up. If the peer is dead, its pending operations have ended. */
+    /* Ends the pending operations before they are freed. There are none if the peer is NULL or dead. */
     if (c->link->peer)
         (void)hawser_stream_close(c->link->peer, c->stream);
     for (unsigned i = 0; i < HN_REQUESTS; i++) {
@@ -316,7 +316,7 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
 }
 
 /* Cancels the communicator's requests on m. NCCL may still test the other requests. Fails with -ETIMEDOUT if a request
- * on m has not ended, so that it may still access the memory. */
+ * on m has not ended and may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #define NAME      "hawser-nccl/"
-#define MANY_CPUS 16 /* minimum number of CPUs per process for which THREADS threads are started */
-#define THREADS   12 /* one for each outgoing and each incoming link of one peer */
+#define MANY_CPUS 16 /* minimum number of CPUs per process for THREADS threads; with fewer, a thread for two CPUs */
+#define THREADS   12 /* maximum number of threads: one for each outgoing and each incoming link of one peer */
 #define POLL_CPUS 8  /* minimum number of CPUs per process for which threads poll after they have had work */
 /* Mb/s of NICs for each thread, in each direction: a thread copies about twice as much (docs/results.md). */
 #define THREAD_MBPS 12500
@@ -99,7 +99,7 @@ struct hn_threads hn_threads_wanted(void)
     unsigned processes = count_sharing();
     uint64_t mbps = sum_speeds();
     struct hn_threads t = hn_choose_threads(hn_g.cpus.n, processes, mbps);
-    const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops, as HAWSER_BUSY_US does t.poll */
+    const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops; HAWSER_BUSY_US overrides t.poll */
     char speed[48] = "";
     if (mbps)
         snprintf(speed, sizeof(speed), ", NICs of %llu Mb/s in total", (unsigned long long)mbps);

@@ -13,8 +13,9 @@
 #define NVIDIA       0x10de
 #define DISPLAY      0x03 /* the base class of GPUs (PCI Code and ID Assignment Specification) */
 #define GPUS_MAX     64
-#define VIRTUAL_MBPS 24000 /* speed of a device whose NIC reports no speed */
-#define LEAST_MBPS   1000  /* NCCL finds no path at much lower speeds: the table in its search ends at 0.12 GB/s */
+#define VIRTUAL_MBPS 24000 /* Mbit/s of a device if one of its NICs reports no speed */
+/* minimum Mbit/s of a device: NCCL finds no path at much lower speeds, because its search ends at 0.12 GB/s */
+#define LEAST_MBPS 1000
 
 void hn_find_places(int root, struct hn_nic *nic, unsigned n)
 {
@@ -101,7 +102,8 @@ unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *
     return switches ? switches : nodes;
 }
 
-/* Returns the index of the first NIC that the map puts on the same rail, or HN_NO_RAIL if there is none. */
+/* Returns the index of the first NIC that the map puts on the same rail as NIC i, possibly i itself, or HN_NO_RAIL if
+ * there is none. */
 static int find_rail(const char *rails, const struct hn_nic *nic, unsigned n, unsigned i)
 {
     struct hw_path_end end[2] = {{.addr = nic[i].ip}};
@@ -115,7 +117,8 @@ static int find_rail(const char *rails, const struct hn_nic *nic, unsigned n, un
     return HN_NO_RAIL;
 }
 
-/* Writes the NIC's PCI path in the kernel's form, which NCCL uses for its topology. */
+/* Writes the NIC's PCI path in the kernel's form, which NCCL uses for its topology. Leaves out unchanged if the NIC has
+ * no PCI path. */
 static void find_pci_path(const char *nic, char *out, size_t cap)
 {
     char path[64], real[PATH_MAX];

@@ -31,7 +31,7 @@ struct hn_nic {
 struct hn_device {
     unsigned nic;
     int mbps; /* this device's share of its NIC's speed, or of the speed of all NICs (share_speed()) */
-    int rail; /* equal for NICs on the same rail; HN_NO_RAIL if unknown */
+    int rail; /* equal for devices whose NICs are on the same rail; HN_NO_RAIL if unknown */
     char name[32], pci[256];
 };
 
@@ -39,9 +39,10 @@ struct hn_device {
  * remain unknown. */
 void hn_find_places(int root, struct hn_nic *nic, unsigned n);
 
-/* Assigns each of at most HN_NICS_MAX NICs to a group, numbered from 0, in group[]. NICs below the same PCIe root port
- * as an NVIDIA GPU form a group. The other NICs form one group per NUMA node, with virtual NICs apart. Returns how many
- * groups have a GPU below the same root port or, if there is no such group, a GPU on the same NUMA node. */
+/* Assigns each of at most HN_NICS_MAX NICs to a group, numbered from 0, in group[]. If an NVIDIA GPU is below a PCIe
+ * root port, the NICs below this port form a group. The other NICs form one group per NUMA node, with virtual NICs
+ * apart. Returns how many groups have a GPU below the same root port or, if there is no such group, a GPU on the same
+ * NUMA node. */
 unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group);
 
 /* Fills out, which needs at least HN_NICS_MAX entries, and returns the number of devices, or 0 if n is 0. If apart is

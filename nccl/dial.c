@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so a few threads do it. They
- * take links from a queue and exit when the queue is empty. After a failed attempt, a link moves to the end of the
- * queue, so that a process that does not answer does not delay the others. */
+/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so separate threads do
+ * it. They take links from a queue and exit when the queue is empty. After a failed attempt, a link moves to the
+ * end of the queue, so that a process that does not answer does not delay the others. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_MS    50    /* ms between two attempts */
-#define TRY_MS      10000 /* ms for one attempt: an answer takes seconds on a machine where all peers connect at once */
+#define AGAIN_MS    50    /* ms from a failed attempt until the link is due again */
+#define TRY_MS      10000 /* ms for one attempt: an answer can take seconds on a machine where all peers connect at once */
 #define PATHS_SHOWN 64
 
-/* Logs the paths to the peer that are used, and why the others are not used. */
+/* Logs the used and spare paths to the peer, and why other paths are not used. */
 static void say_paths(hawser_peer *peer)
 {
     struct hawser_path *path = calloc(PATHS_SHOWN, sizeof(*path));
@@ -37,7 +37,7 @@ static void say_paths(hawser_peer *peer)
 static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
 {
     if (l->to.host == hn_g.host) {
-        /* the NICs of knob nics must have addresses of the same family */
+        /* the NICs in knob nics must have addresses of the dialled address's family */
         snprintf(host, INET6_ADDRSTRLEN, hn_g.nic[0].ip.sa.sa_family == AF_INET6 ? "::1" : "127.0.0.1");
         return true;
     }
@@ -109,7 +109,7 @@ static void try_link(struct hn_link *l)
 }
 
 /* Removes and returns the first queued link that is due. If no link is due, returns NULL and sets *when to the time at
- * which the first one is, or to UINT64_MAX if the queue is empty. */
+ * which the next link becomes due, or to UINT64_MAX if the queue is empty. */
 static struct hn_link *take_waiting(uint64_t *when)
 {
     uint64_t now = hw_now();

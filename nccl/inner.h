@@ -24,28 +24,29 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define HN_LANES 6 /* links from one process to another; docs/performance.md has the measurement */
-/* limit for the outgoing links of a process (at least one to each peer): HN_LANES to each of eight peers */
+#define HN_LANES 6 /* default number of links from one process to another (docs/performance.md has the measurement) */
+/* default maximum number of outgoing links of a process: HN_LANES to each of eight peers; a peer gets at least one */
 #define HN_LINKS     48
-#define HN_DIALLERS  8 /* threads that connect links */
+#define HN_DIALLERS  8 /* maximum number of threads that connect links */
 #define HN_LANES_MAX 64
-/* Mbit/s that each device reports up to table v11; constant, because ranks of NCCL up to 2.29 must agree on it */
+/* Mbit/s that each device reports in tables up to v11; constant, because ranks of NCCL up to 2.29 must agree on it */
 #define HN_SPEED    24000
-#define HN_REQUESTS 64 /* per communicator: twice as many as NCCL posts */
-/* ms from the first attempt until the plugin gives up on a process that does not answer */
+#define HN_REQUESTS 64 /* requests of a communicator: twice as many as NCCL posts */
+/* ms from the first attempt to connect a link until a failed attempt is the last */
 #define HN_CONNECT_MS 30000
-/* ms from the first refusal until the plugin gives up; shorter, because the process was listening */
+/* ms from the first refused attempt until a failed attempt is the last; short, because the process listened before it
+ * sent its handle */
 #define HN_REFUSED_MS 3000
 #define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive data that NCCL was told is sent */
-#define HN_ATTEND_MS  500  /* ms between two checks for new connections while NCCL does not call accept */
-/* us; shortest interval between two checks while NCCL calls accept for each of its connections */
+#define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */
+/* us; shortest interval between two checks for new connections, because NCCL calls accept very often */
 #define HN_SERVE_US 50
 
 /* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
-#define HN_CANCEL_MS 10000 /* ms in which canceled requests must end */
+#define HN_CANCEL_MS 10000 /* ms; longest wait for the end of a canceled request */
 
-#define HN_ADDRS 3 /* addresses in a handle */
+#define HN_ADDRS 3 /* maximum number of addresses in a handle */
 #define HN_KEY   32
 #define HN_HELLO 32 /* bytes of an encoded hello */
 
@@ -82,7 +83,7 @@ int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPRO
 
 enum hn_link_state { HN_WAITING, HN_DIALLING, HN_UP, HN_DEAD };
 
-/* Another process. The entry exists as long as there is a link to that process. */
+/* A process to which this process has links. The entry exists as long as there is such a link. */
 struct hn_process {
     struct hw_list all; /* entry in g.processes */
     uint64_t id;
@@ -140,8 +141,8 @@ bool hn_dial_cancel(struct hn_link *l);
 /* Joins the dialling threads that have ended. Before version 11 of its net table, NCCL never calls finalize, and the
  * stacks of these threads would remain until the process exits. Call under g.mu. */
 void hn_dial_tidy(void);
-/* Cancels the queued links that no communicator uses, and joins the dialling threads. Call under g.mu, which is
- * released during each join. */
+/* Cancels the queued links that no communicator uses, and joins the dialling threads. If links are still queued
+ * afterwards, starts a new thread. Call under g.mu, which is released during each join. */
 void hn_dial_end(void);
 
 /* ---- communicators (comm.c) -------------------------------------------------------------------------------- */
@@ -184,8 +185,8 @@ struct hn_arrival {
 /* Hands a hello that arrived on link l to its listener. Returns false, and closes the stream, if no listener has that
  * number and secret, or if memory runs out. Call under g.mu. */
 bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
-/* Moves the communicators of a link that is not up, which are still being connected, to another link. Call under
- * g.mu. */
+/* Moves each communicator of `from` whose connection attempt is in progress to the link `to`. `from` must not be up.
+ * Call under g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 /* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */
@@ -198,18 +199,18 @@ void hn_event_lost(struct hn_req *r); /* the request failed or was given up */
 
 struct hn_threads {
     unsigned loops;
-    bool poll; /* the threads poll for a while after they had work */
+    bool poll; /* the threads keep polling for a short time after they have had work */
 };
 
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
 void hn_cpus_begin(void);
 void hn_cpus_end(void);
-/* Returns the threads for one of `processes` processes that share `cpus` CPUs and have NICs of this speed in Mb/s (0 if
- * unknown). */
+/* Chooses the threads of a process. `processes` processes share `cpus` CPUs, and the speeds of the NICs add up to
+ * `mbps` Mb/s (0 if unknown). */
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);
-/* Returns the threads for the CPUs, processes and NICs that there are now. Call under g.mu. */
+/* Chooses the threads for the present CPUs, processes and NICs, and logs the choice. Call under g.mu. */
 struct hn_threads hn_threads_wanted(void);
 
 /* ---- the context (net.c) -------------------------------------------------------------------------------------- */
@@ -267,8 +268,8 @@ void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);
 /* Fails with -EINVAL if there is no device of this number. */
 int hn_check_device(int dev);
-/* Counts down the open communicators and listeners. After the last one, and after the last finalize, closes the
- * context. Call under g.mu. */
+/* Decrements the number of open communicators and listeners. If none is open and every init has been finalized, closes
+ * the context. Call under g.mu. */
 void hn_drop(void);
 void hn_say(ncclDebugLogLevel level, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Logs the current error after the text `what`, and returns NCCL's code for rc. */

@@ -54,7 +54,7 @@ static void leave_process(struct hn_link *l)
     }
 }
 
-/* Returns how many links this process connects to each other process, over all groups of NICs. */
+/* Returns the wanted number of outgoing links to each process, over all groups of NICs. */
 static unsigned count_wanted_links(void)
 {
     unsigned processes = 0;
@@ -66,7 +66,7 @@ static unsigned count_wanted_links(void)
     return HW_MAX(HW_MIN(each, hn_g.lanes), 1u);
 }
 
-/* Counts the groups of NICs over which this process has links to process p. The given group is always counted. */
+/* Counts the groups of NICs over which this process has outgoing links to process p. The given group always counts. */
 static unsigned count_groups(struct hn_process *p, unsigned group)
 {
     uint32_t seen = 1u << group;
@@ -106,9 +106,9 @@ static void free_link(struct hn_link *l)
     free(l);
 }
 
-/* Returns the live link to process p that has the fewest communicators, or NULL if there is none. With out, considers
- * the links that this side has connected over the NICs of the group, otherwise those that the peer has connected. Sets
- * *n to the number of links considered. */
+/* Returns the live link to process p that has the fewest communicators, or NULL if there is none. If out is true,
+ * considers the links that this side has connected over the NICs of the group, otherwise those that the peer has
+ * connected. Sets *n to the number of links considered. */
 static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned group, unsigned *n)
 {
     struct hn_link *least = NULL;
@@ -196,7 +196,7 @@ static void greet(struct hn_link *l, uint64_t process)
     }
 }
 
-/* ---- who connects, and what they say -------------------------------------------------------------------------- */
+/* ---- incoming connections and hellos -------------------------------------------------------------------------- */
 
 static void take_in(hawser_peer *peer)
 {

@@ -89,7 +89,7 @@ static bool by_ifname(const char *list, const char *nic)
 }
 
 /* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's choice. Without them, pass 0 accepts everything except the loopback
- * and docker's bridges. Pass 1, for a host with no other NIC, accepts the rest. */
+ * and NICs whose names begin with "docker". Pass 1, for a host with no other NIC, accepts the rest. */
 static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
@@ -245,8 +245,8 @@ static unsigned lanes_wanted(void)
     return HN_LANES;
 }
 
-/* Raises the soft limit for file descriptors to the hard limit, and returns it. NCCL does so in only one of its
- * processes (bootstrap.cc), but connections need the descriptors in all of them. */
+/* Raises the soft limit for file descriptors to the hard limit if possible, and returns the soft limit. NCCL does so in
+ * only one of its processes (bootstrap.cc), but connections need the descriptors in all of them. */
 static uint64_t raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -273,8 +273,8 @@ static unsigned count_preferred(void)
     return most;
 }
 
-/* Half of the descriptors may serve links, and half of these links may be outgoing. Each connection also has a pipe
- * (HAWSER_TRUSTED). */
+/* Half of the file descriptors may serve links, and half of these links may be outgoing. Each connection also has a
+ * pipe (HAWSER_TRUSTED). */
 static unsigned choose_links_max(uint64_t descriptors)
 {
     unsigned nics = count_preferred(), each = nics * (nics > 1 ? 2 : 3) * 3;
@@ -287,11 +287,11 @@ int hn_open(void)
     if (hn_g.h)
         return 0;
     choose_near();
-    /* NCCL's operations may take any time, so the only limit is the peer's life. The user's own settings take
-     * precedence. */
+    /* NCCL's operations may take any amount of time, so they have no deadline, but they fail if the peer dies. The
+     * user's own settings take precedence. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
-        /* channels per pair of NICs: with two, one is often idle, more so with several NICs */
+        /* channels per pair of NICs: one of two is often idle, especially with several NICs */
         {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 5];
     char nics[sizeof(hn_g.nics) + 8];

@@ -23,15 +23,16 @@ struct hn_param {
 /* Terminated by an entry with a NULL name. */
 extern const struct hn_param hn_params[];
 
-/* Returns the environment variable by which the user has decided on p: the parameter's own name, or a variable that it
- * yields to. Returns NULL if the plugin may set p. An empty variable counts as set. */
+/* Returns the name of the environment variable because of which the plugin leaves p unchanged: the parameter's own
+ * name, or a variable that it yields to. Returns NULL if the plugin may set p. An empty variable counts as set. */
 const char *hn_param_user(const struct hn_param *p);
 
 /* Returns whether HAWSER_NCCL_TUNE permits tuning. Warns of a value that is neither yes nor no, and treats it as yes.
  */
 bool hn_tune(ncclDebugLogger_t logger);
 
-/* Sets the parameters that the user has not set. Only the first call in a process has an effect. */
+/* If hn_tune() permits it, sets the parameters for which hn_param_user() returns NULL. Only the first call in a process
+ * has an effect. */
 void hn_params_set(ncclDebugLogger_t logger);
 
 #endif

@@ -35,8 +35,8 @@ extern const ncclNet_v10_t ncclNetPlugin_v10;
 extern const ncclNet_v11_t ncclNetPlugin_v11;
 extern const ncclNet_v12_t ncclNetPlugin_v12;
 
-/* Init and finalize. NCCL reads its parameters after the first init of the net plugin, so init sets the plugin's
- * values. */
+/* Init and finalize. NCCL reads its parameters after the first init of the net plugin, so init first sets the
+ * parameters (params.h). */
 
 static ncclResult_t init_v6(ncclDebugLogger_t logger)
 {
@@ -77,7 +77,7 @@ static ncclResult_t finalize_v11(void *ctx)
 static ncclResult_t set_net_attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
 {
     (void)ctx;
-    (void)attr; /* hints about coming traffic; not needed, because rails pull their work */
+    (void)attr; /* hints about coming traffic; not needed, because each rail takes chunks when it has capacity */
     return ncclSuccess;
 }
 
@@ -115,8 +115,7 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->regIsGlobal = 0; \
     } while (0)
 
-/* A physical device lists only itself. NCCL copies ndevs entries of devs to its stack, so both must be right.
- */
+/* A physical device lists only itself. NCCL copies ndevs entries of devs to its stack, so ndevs and devs must match. */
 #define FILL_V9(to, from, dev)                          \
     do {                                                \
         FILL_V8(to, from);                              \

@@ -90,9 +90,9 @@ static ncclResult_t init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t n
     return init_v4(ranks, nodes, logger, ctx);
 }
 
-/* Returns the number of bytes that one step carries from a rank to the next, over all channels. A ring divides the data
- * of these operations into as many pieces as there are ranks, and each step carries one piece. NCCL has two trees, and
- * each carries half of the data. */
+/* Returns the number of bytes that one step carries from a rank to the next, over all channels. For allreduce,
+ * allgather and reducescatter, a ring divides the data into as many pieces as there are ranks, and each step carries
+ * one piece. NCCL has two trees, and each carries half of the data. */
 static size_t step_bytes(ncclFunc_t func, int algo, size_t bytes, size_t ranks)
 {
     bool in_pieces = func == ncclFuncAllReduce || func == ncclFuncAllGather || func == ncclFuncReduceScatter;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of NIXL's plugin ABI that a backend needs, written from facts: the names, the order of the virtual
- * functions, and the order and types of the members that NIXL's inline functions read. The plugins in the wheels 1.0.0
- * to 1.5.1 have the same virtual tables, and test nixl_versions loads the backend into each version.
+ * The part of NIXL's plugin ABI that a backend needs: the names, the order of the virtual functions, and the order and
+ * types of the members that NIXL's inline functions read. The plugins in the wheels 1.0.0 to 1.5.1 have the same
+ * virtual tables, and test nixl_versions loads the backend into each version.
  *
  * NIXL_PLUGIN_API_VERSION did not change when virtual functions were removed before 1.0.0. version.cc therefore refuses
  * versions of NIXL that were not tested.

@@ -34,7 +34,7 @@ static int read_advertised(const char *list, struct hx_addr out[HX_ADDRS])
     return n;
 }
 
-/* Docker's bridges have the same address on every node, so they come last. */
+/* NICs whose names begin with "docker" come last: docker's bridges often have the same address on every node. */
 static bool is_docker(const struct hw_nic *n)
 {
     return strncmp(n->name, "docker", 6) == 0;

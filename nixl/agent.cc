@@ -15,10 +15,10 @@
 namespace hx
 {
 
-constexpr int attend_ms = 200;  /* time between two checks for peers that have connected or died */
-constexpr int busy_ms = 10;     /* the same while notifications are incomplete or unsent, and the longest wait while
-                                   connections are being made */
-constexpr int linger_ms = 1000; /* longest wait, before the context closes, for peers to confirm notifications */
+constexpr int attend_ms = 200; /* time between two checks for peers that have connected or died */
+/* time between two checks while notifications are incomplete or unsent, and longest wait while connections are made */
+constexpr int busy_ms = 10;
+constexpr int linger_ms = 1000;        /* longest wait, before the context closes, for peers to confirm notifications */
 constexpr size_t ready_max = 64 << 20; /* limit for the bytes of notifications taken before getNotifs() is called */
 constexpr size_t note_cost = 128;      /* bytes added per notification when ready_max is checked */
 constexpr size_t partial_max = 64;     /* limit for the incomplete notifications of one peer */
@@ -249,7 +249,7 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
     if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent was added again, so its old process has ended */
+        old = links_[remote]; /* the agent was added with a new process, so its old process has ended */
         links_.erase(remote);
     }
     remotes_[remote] = info;

@@ -12,12 +12,12 @@
 extern "C" {
 #endif
 
-#define HX_ADDRS    16 /* addresses in the connection information */
+#define HX_ADDRS    16 /* maximum number of addresses in the connection information */
 #define HX_KEY      32
 #define HX_INFO     368         /* bytes of the connection information */
-#define HX_NAME_MAX 1024        /* limit, bytes of an agent's name */
-#define HX_NOTE_MAX (256 << 20) /* limit, bytes of a NIXL notification */
-#define HX_NOTE     32          /* bytes before the name in a piece */
+#define HX_NAME_MAX 1024        /* maximum size of an agent's name in bytes */
+#define HX_NOTE_MAX (256 << 20) /* maximum size of a NIXL notification in bytes */
+#define HX_NOTE     32          /* bytes of a piece before the name */
 
 struct hx_addr {
     uint8_t family; /* 4 or 6; 0 if unused */

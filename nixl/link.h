@@ -43,7 +43,7 @@ class Link
     void close();
     /* Queues the pieces of a notification, and sends as many queued pieces as possible. */
     nixl_status_t send_pieces(std::vector<std::string> pieces);
-    /* Sends queued pieces if the link is up. Returns whether some of them must be sent later. */
+    /* If the link is up, sends queued pieces. Returns whether the link is up and some pieces must be sent later. */
     bool flush();
     /* Returns whether the link has ended. The first call after the end still returns false, so that one caller gets the
      * link and its error. */

@@ -12,7 +12,7 @@ struct Options {
     std::string nics, rails, advertise; /* the knobs with these names */
     int device = -1;                    /* GPU of the connections' memory, or -1 if not specified */
     bool trusted = false;               /* open the context with HAWSER_TRUSTED */
-    int timeout_ms = 0;                 /* limit for each operation; 0 means knob op_timeout_ms */
+    int timeout_ms = 0;                 /* deadline of each operation; 0 means knob op_timeout_ms */
     int connect_ms = 10000;             /* time after which the backend gives up on a peer that does not answer */
 };
 

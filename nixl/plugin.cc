@@ -55,8 +55,8 @@ const char *plugin_version()
     return hawser_version();
 }
 
-/* Returns the parameters with their defaults. Parameter "error" is the reason why this NIXL is refused or
- * create_backend() last failed, because NIXL gives its user only a status. */
+/* Returns the parameters with their defaults. If this NIXL is refused or create_backend() has failed, adds the reason
+ * as parameter "error", because NIXL gives its user only a status. */
 nixl_b_params_t backend_options()
 {
     nixl_b_params_t all = default_options();

@@ -10,7 +10,7 @@ namespace hx
 
 /* for this long after a check that drove the connection, other checks do not drive it; see may_skip() */
 constexpr uint64_t drive_ns = 2000;
-/* if a request's last check that drove the connection is older than this, its next check drives it again */
+/* a check drives the connection if no check of the same request has driven it for this long */
 constexpr uint64_t look_ns = 1000000;
 
 static uint64_t now_ns()

@@ -42,11 +42,11 @@ class Request : public nixlBackendReqH
 
     /* Resolves the descriptors. */
     nixl_status_t resolve(const nixl_meta_dlist_t &local, const nixl_meta_dlist_t &remote);
-    /* Starts the transfer on the link, or queues it there. `pieces` is the notification; it is empty if there is
-     * none. */
+    /* Starts the transfer on the link, or queues it until the link is up. `pieces` is the notification; it is empty if
+     * there is none. */
     nixl_status_t post(std::shared_ptr<Link> link, std::vector<std::string> pieces);
     nixl_status_t check();
-    /* Cancels a running transfer without waiting. */
+    /* Cancels a queued or running transfer without waiting for its end. */
     void abandon();
 
     /* Called by the link, with Link::mu held. */

@@ -24,12 +24,13 @@ class Hub:
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = -1  # a duplicate, because closing the context must not close the file descriptor that the loop watches
-        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # None if the future waits for any event
+        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # what each future waits for; None: any event
         self._ticking = False
 
     def attach(self) -> asyncio.AbstractEventLoop:
         """Makes the running loop watch the context's file descriptor. The library signals nothing before the first
-        attach(), so call it before the first check of the awaited object. Returns the loop."""
+        attach(), so call it before the first check of the awaited object. Returns the loop. Raises
+        RuntimeError if another loop awaits operations or events of the context."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return loop

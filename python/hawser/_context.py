@@ -31,7 +31,7 @@ from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyEr
 
 CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
 ONLY_DIALLED = 1
-EXIT_S = 1.0  # s that the interpreter's exit waits for calls in other threads
+EXIT_S = 1.0  # s; limit of each of the three waits for other threads when the interpreter exits
 
 
 class Event(enum.IntEnum):
@@ -69,8 +69,8 @@ class Context:
     with a level (0 for error to 3 for debug) and a line, and must not call hawser. knobs: values by name, such as
     `window=1 << 20`, which override the environment; hawser.knobs() lists the knobs.
 
-    Raises ArgumentError (for an invalid key or knob), NoMemoryError or NoDescriptorsError. Close a context with close()
-    or use it in a `with` statement."""
+    Raises ArgumentError (for an invalid key or knob) or another HawserError. Close a context with close() or use it in
+    a `with` statement."""
 
     def __init__(self, *, key: bytes | None = None, events: bool = False, caller_progress: bool = False,
                  insecure: bool = False, trusted: bool = False, log: Callable[[int, str], None] | None = None,
@@ -85,9 +85,9 @@ class Context:
         self._peers: dict[Any, Peer] = {}  # by handle; includes closed peers, because their completions may still arrive
         self._peers_lock = threading.RLock()
         self._memories: set[Memory] = set()
-        self._orphans: deque[Any] = deque()  # handles, without a Python object, of operations that may be running
-        self._unclaimed: deque[Peer] = deque()  # accepted peers, if Ctrl-C interrupted accept() before it returned
-        self._taken: deque[Completion] = deque()  # completions taken, if Ctrl-C interrupted poll() or wait()
+        self._orphans: deque[Any] = deque()  # handles of operations that have no Python object and may be running
+        self._unclaimed: deque[Peer] = deque()  # peers that were accepted when Ctrl-C interrupted accept()
+        self._taken: deque[Completion] = deque()  # completions that were taken when Ctrl-C interrupted poll() or wait()
         self._hub = Hub(self)
         flags = CALLER_PROGRESS * caller_progress | INSECURE * insecure | EVENTS * events | TRUSTED * trusted
         out = ffi.new("hawser **")
@@ -153,7 +153,7 @@ class Context:
                     lib.hawser_op_free(handle)
                 else:
                     self._orphans.append(handle)
-        except IndexError:  # another thread took the last one
+        except IndexError:  # another thread took the last handle
             pass
         finally:
             del self._waits.calls[token]
@@ -449,7 +449,7 @@ class _Connect:
                 raise self.error
             assert self.peer is not None
             return self.peer
-        except BaseException:  # Ctrl-C, or an exception from another signal handler
+        except BaseException:  # the attempt's error, Ctrl-C, or an exception from another signal handler
             with self.lock:
                 self.given_up = True
             if self.peer is not None:

@@ -164,7 +164,7 @@ def use_memory(memory: Memory) -> Iterator[None]:
 
 
 def register(context: Context, obj: Any, handle: Any) -> Memory:
-    """Registers obj with the context. The caller must keep the context's handle in use."""
+    """Registers obj with the context. Call within Context._use(), which keeps the handle valid."""
     span = find_span(obj)
     if span.length == 0:
         raise invalid(f"{type(obj).__name__} has no bytes to register")
@@ -176,7 +176,7 @@ def register(context: Context, obj: Any, handle: Any) -> Memory:
 
 
 def allocate(context: Context, length: int, kind: str, device: int, handle: Any) -> Memory:
-    """Allocates memory of the context. The caller must keep the context's handle in use."""
+    """Allocates memory of the context. Call within Context._use(), which keeps the handle valid."""
     if length < 1:
         raise invalid(f"cannot allocate {length} bytes; allocate at least 1")
     if kind not in KINDS:

@@ -72,7 +72,7 @@ def suggest_user(error: OSError, nixl: Nixl) -> str:
 
 
 def install_backend(nixl: Nixl) -> str:
-    """Copies the backend into NIXL's plugin folder. Returns a line that says what was done."""
+    """Copies the backend into NIXL's plugin folder unless it is there already. Returns a line that says what was done."""
     source = native_file(NIXL_PLUGIN, "NIXL backend")
     target = nixl.plugins / PLUGIN
     check_version(nixl)
@@ -96,7 +96,7 @@ def install_backend(nixl: Nixl) -> str:
 
 
 def remove_backend(nixl: Nixl) -> str:
-    """Removes the backend. Returns a line that says what was done."""
+    """Removes the backend if it is installed. Returns a line that says what was done."""
     target = nixl.plugins / PLUGIN
     refuse_foreign(target)
     if not target.exists():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VEC = struct.Struct("@PQQPQP")  # struct hawser_vec; one pack call replaces six assignments
 OPTIONS = struct.Struct("@NiPNIIQ")  # struct hawser_op_options
-ROOM = 64  # descriptors for which a new Scratch has room
+ROOM = 64  # number of descriptors for which a new Scratch has room
 NULL = ffi.NULL
 
 
@@ -200,7 +200,7 @@ class Operation:
         self._context = context
         self._rc = 1  # 1 until the operation is known to have ended
         self._text = ""
-        self._handle: Any = None  # set last, by start()
+        self._handle: Any = None  # set when the library has started the operation
 
     def _note(self, rc: int) -> bool:
         """Records the result of hawser_test() or hawser_wait(). Returns False if the operation is still in flight."""

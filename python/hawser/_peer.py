@@ -17,7 +17,7 @@ from .errors import HawserError, make_error
 if TYPE_CHECKING:
     from ._context import Context
 
-FIRST_ROOM = 4096  # bytes of the first buffer for a notification
+FIRST_ROOM = 4096  # size of the first buffer for a notification in bytes
 PATH_STATES = {1: "used", 2: "awaited", 3: "unused", 4: "spare"}
 
 
@@ -62,7 +62,7 @@ class Peer:
         and which the peer's program receives once all data is in place. timeout: seconds until the operation fails;
         None means knob op_timeout_ms, and math.inf means no deadline. Raises BoundsError, AccessError, ArgumentError,
         TooManyError, NotReadyError (if too many operations are pending), ClosedError, or the error with which the peer
-        died. The Operation may later raise the same errors, DeadlineError or StaleRegionError."""
+        died. The Operation may later raise DeadlineError, StaleRegionError or another HawserError."""
         return self._start(lib.hawser_write, vecs, timeout, notification)
 
     def read(self, vecs: Vecs, *, timeout: float | None = None) -> Operation:
@@ -241,7 +241,7 @@ class Peer:
         return self._closed
 
     def close(self) -> None:
-        """Closes the session, which the peer notices, and fails pending operations with PeerClosedError. Closing twice is
+        """Tells the peer that the session ends, and fails pending operations with PeerClosedError. Closing twice is
         allowed."""
         self._context._close_peer(self)
 

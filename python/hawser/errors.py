@@ -33,7 +33,7 @@ class PeerDiedError(HawserError, ConnectionResetError):
 
 
 class PeerClosedError(HawserError, BrokenPipeError):
-    """ESHUTDOWN: the peer or this side closed the connection in an orderly way."""
+    """ESHUTDOWN: the peer or this side closed the connection or the stream."""
 
 
 class ProtocolError(HawserError):
@@ -61,7 +61,7 @@ class MessageSizeError(HawserError):
 
 
 class CanceledError(HawserError):
-    """ECANCELED: cancel() was called on the operation, or its stream was closed."""
+    """ECANCELED: this side or the peer cancelled the operation, or its stream was closed."""
 
 
 class ArgumentError(HawserError, ValueError):
@@ -97,7 +97,7 @@ class UnreachableError(HawserError):
 
 
 class NoKeyError(HawserError, PermissionError):
-    """EPERM: there is no job key, and without one hawser connects only to loopback and lab addresses."""
+    """EPERM: without a job key or insecure=True, hawser connects only to loopback and lab addresses."""
 
 
 class NoDeviceError(HawserError):
