@@ -243,6 +243,7 @@ struct hn_global {
     uint64_t served;
     pthread_t attendant;
     pthread_cond_t leave;
+    bool attending; /* the attendant thread exists, and has not been told to end */
     bool leaving;
     struct {
         pthread_mutex_t mu;     /* taken after g.mu; guards waiting, the states of the links in it, and the threads */

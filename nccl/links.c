@@ -271,6 +271,7 @@ int hn_attend(void)
     hw_cond_init(&hn_g.leave);
     hn_g.leaving = false;
     int rc = hw_thread_start(&hn_g.attendant, run_link_attendant, NULL, "a thread that accepts connections");
+    hn_g.attending = rc == 0;
     if (rc)
         pthread_cond_destroy(&hn_g.leave);
     return rc;
@@ -279,6 +280,9 @@ int hn_attend(void)
 void hn_attend_no_more(void)
 {
     hn_g.leaving = true;
+    if (!hn_g.attending) /* hn_attend() failed when the context was in use again */
+        return;
+    hn_g.attending = false;
     pthread_cond_signal(&hn_g.leave);
     pthread_mutex_unlock(&hn_g.mu);
     (void)pthread_join(hn_g.attendant, NULL);
