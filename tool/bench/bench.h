@@ -43,7 +43,7 @@ struct bench {
     struct bench_list channels_list, window_list;
     const char *one;    /* "CHANNELS,WINDOW" if this process is one run of a sweep, else NULL */
     const char *worker; /* "FD,CROWD,GPU,PEER,OP,NICS" if this process is a child of --per-process, else NULL */
-    int argc;           /* arguments for starting such processes */
+    int argc;           /* this command's arguments, which are passed to every run or child */
     char **argv;
     /* state of the running command */
     hawser *h;

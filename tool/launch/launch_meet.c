@@ -108,7 +108,7 @@ int launch_look_up(struct launch_seat *seat, struct launch_place *place, uint64_
     return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 published no address through PMIx") : rc;
 }
 
-/* Returns true if host is an address of this node. Rank 0 is then reached over the loopback. */
+/* Returns true if host is, or resolves to, an address of this node. Rank 0 is then reached over the loopback. */
 static bool is_here(const char *host)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};

@@ -204,7 +204,7 @@ static void send_due_heartbeat(struct measure *m, uint64_t *next)
 struct timed {
     struct measure *m;
     struct flight *fl;
-    uint32_t n, posted, count; /* in flight; started so far; to start */
+    uint32_t n, posted, count; /* numbers of operations: in flight; started so far; to start in all */
     uint64_t first, start, now;
     double limit_s;
 };

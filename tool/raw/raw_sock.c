@@ -129,8 +129,8 @@ static void pending_add(struct taker *t, int fd, uint32_t listener)
     t->pending[t->n_pending++] = (struct pending){.fd = fd, .listener = listener, .deadline = hw_now() + PENDING_NS};
 }
 
-/* Reads the available part of the token, and accepts or drops the connection if that decides it. Returns true if the
- * entry was removed. */
+/* Reads the available part of the token. Accepts or drops the connection once the token is complete or the connection
+ * has ended. Returns true if the entry was removed. */
 static bool pending_read(struct taker *t, size_t i, int *rc)
 {
     struct pending *p = &t->pending[i];

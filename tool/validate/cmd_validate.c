@@ -275,8 +275,8 @@ static void print_own_counts(const struct validate *v, const char *side, const s
         }
 }
 
-/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if the knob require_direct is set and
- * some data did not use the device path. */
+/* Prints the NICs' own counters and, for GPUs, how the data arrived. Returns false if GPUs are used, the knob
+ * require_direct is set, and some data did not use the device path. */
 static bool print_verdict(struct validate *v)
 {
     char who[40];

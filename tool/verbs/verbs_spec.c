@@ -111,9 +111,9 @@ static void restore_spec_devices(json_t *o, const json_t *taken)
     }
 }
 
-/* Undoes the changes that the note records. Returns 1 if it undid changes, or 0 if there were none. A note whose filter
- * is not in the configuration belongs to an older configuration. A tenant can know the note's name, so its contents
- * must not be restored into this configuration. */
+/* Undoes the changes that the note records. Returns 1 if it undid changes, or 0 if there were none. Fails with -EINVAL
+ * if the note's filter is not in the configuration. Such a note belongs to an older configuration or comes from a
+ * tenant, who can know the note's name. */
 static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
 {
     json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
@@ -380,8 +380,8 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     }
 }
 
-/* Warns of the container's own limit, against which the kernel charges an application's registrations. The broker
- * cannot see this limit. */
+/* Warns if the container lacks CAP_IPC_LOCK and its own RLIMIT_MEMLOCK, against which the kernel charges an
+ * application's registrations, is finite or not set. The broker cannot see this limit. */
 static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");

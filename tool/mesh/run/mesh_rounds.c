@@ -109,7 +109,7 @@ static int by_pair(const void *a, const void *b)
     return x->a != y->a ? (x->a < y->a ? -1 : 1) : x->b != y->b ? (x->b < y->b ? -1 : 1) : 0;
 }
 
-/* Lists the pairs of the suspects of one kind, each once. Returns their number. */
+/* Lists the pairs of the suspects of one kind whose nodes both take part, each pair once. Returns their number. */
 static size_t list_suspects(const struct lead *l, const struct mesh_findings *found, enum mesh_kind kind,
                             struct mesh_pair *todo)
 {

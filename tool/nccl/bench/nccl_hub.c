@@ -90,7 +90,7 @@ static void give_output(int fd, const uint8_t *at, size_t len)
 }
 
 /* Receives one message of a command, with the seat's number and four descriptors, and requests an agent from the seat.
- * Ignores incomplete messages, and closes their descriptors. */
+ * Ignores a message that is incomplete or for which no tube is free, and closes its descriptors. */
 static void answer_door(struct hub *b)
 {
     uint32_t seat = UINT32_MAX;
