@@ -20,7 +20,7 @@ enum nccl_step { NCCL_LOADING, NCCL_TABLES, NCCL_INITIALISING, NCCL_COUNTING, NC
 
 struct nccl_child {
     int rc;                /* 0, or -errno if the child did not finish; the reason is in how */
-    char how[HW_ERR_TEXT]; /* such as "was killed by signal 11 (Segmentation fault)" */
+    char how[HW_ERR_TEXT]; /* how the child ended, such as "was killed by signal 11 (Segmentation fault)" */
     char tail[NCCL_TAIL];  /* last output of the child */
 };
 

@@ -20,7 +20,7 @@
  * one. */
 #define PENDING_MAX 128
 #define PENDING_NS  (3000 * HW_MS)  /* maximum time for presenting the token */
-#define POLL_MS_MAX 3600000         /* limit of one poll() call, which the callers repeat */
+#define POLL_MS_MAX 3600000         /* maximum timeout of one poll() call in ms; the callers repeat the call */
 #define GO          ((uint8_t)0x47) /* sent by the server when all streams have connected */
 
 int raw_poll_ms(uint64_t deadline)

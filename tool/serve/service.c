@@ -56,11 +56,11 @@ struct client {
     size_t n_inventory;
 };
 
-/* Waits for op and frees it. *len (may be NULL) receives the length of its message. Returns -ECANCELED when the
- * service stops. */
+/* Waits up to timeout_ms for op, and frees it. *len (may be NULL) receives the length of its message. Returns
+ * -ECANCELED when the service stops. */
 static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint64_t *len)
 {
-    int rc = hawser_wait(op, POLL_MS); /* in the common case the clock is not read */
+    int rc = hawser_wait(op, POLL_MS); /* usually the operation ends here, and the clock is not read */
     uint64_t deadline = rc == -EAGAIN ? hw_deadline(timeout_ms) : 0;
     for (; rc == -EAGAIN; rc = hawser_wait(op, POLL_MS)) {
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))

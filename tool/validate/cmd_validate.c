@@ -110,7 +110,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     return 0;
 }
 
-/* Allocates memory for `slots` concurrent operations on both sides, and frees the previous memory. */
+/* Replaces the memory on both sides with memory for `slots` concurrent operations. */
 static int prepare_validate_slots(struct validate *v, uint32_t slots)
 {
     (void)buffer_free(&v->out);

@@ -261,8 +261,7 @@ static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
 }
 
 /* Adds read-only bind mounts with nodev: stat() shows the device, a native open fails with EACCES, and the broker opens
- * its own node. If planned is set, `hawser sandbox spec` has chosen the devices, and devices that it omitted must not
- * be added here. */
+ * its own node. If planned is set, `hawser sandbox spec` has chosen the devices, and only --device may add others. */
 static int mount_nodes(const struct spec_args *a, bool planned, const json_t *taken, json_t *mounts, json_t *added)
 {
     if (a->devices)

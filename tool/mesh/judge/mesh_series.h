@@ -14,7 +14,7 @@ struct point {
     uint32_t port[SIDES]; /* ports of the sender and the receiver */
     uint16_t group;
     bool slow;      /* explained by a port in `named` */
-    double y, rest; /* series_log() of the value; the same without the group's median */
+    double y, rest; /* series_log() of the value; the same minus the group's median */
     double best;    /* the largest of y and the logarithms of repeated measurements */
 };
 

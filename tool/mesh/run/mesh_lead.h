@@ -28,7 +28,7 @@ struct lead {
     struct lead_rank *rank;
     uint32_t *by_node;           /* rank of each node */
     uint32_t *failures;          /* failures of each node since a pair with the node last worked */
-    uint32_t *railed;            /* for each node, the number of orders that measured rails alone with the node */
+    uint32_t *railed;            /* for each node, the number of orders that measured each of its rails alone */
     bool *hopeless, *failed_now; /* failed_now: a pair with the node failed in this round */
     bool closed, full;
     char own[HAWSER_ADDR_TEXT]; /* rank 0's address, as other ranks see it */

@@ -343,7 +343,7 @@ static int fail_late_ranks(const struct nb_crew *c, const struct nb_order *o, in
                    order_text(o, what, sizeof what));
 }
 
-/* Waits for the replies of the first n ranks. */
+/* Waits up to ms for the replies of the first n ranks. */
 static int collect_rank_replies(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
 {
     uint64_t deadline = hw_deadline(ms);
