@@ -18,7 +18,7 @@ import time
 import types
 
 NOT_THERE = 3
-WAIT_S = 30  # limit for the other node's first line, and for a transfer
+WAIT_S = 30  # seconds to wait for the other node's first line, and for a transfer
 PAUSE_S = 50e-6
 MOST_RAILS = 4
 

@@ -32,7 +32,7 @@ static int scan_gpu_node(struct hw_node *node)
     return hw_node_scan(node, root, &opt);
 }
 
-/* Copies the NUMA node, the CPUs, and those planned NICs that are in reach to a pair. `asked` means that the user
+/* Copies to a pair the NUMA node, the CPUs, and those planned NICs that `reach` lists. `asked` means that the user
  * specified the NICs: then all of them are copied, so that connecting reports any NIC that does not reach the peer. */
 static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned,
                            bool asked, const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)

@@ -19,7 +19,7 @@ static size_t n_origins;
 
 /* ---- configuration files ---------------------------------------------------------------------- */
 
-/* Sets the variables of lines NAME=VALUE that the environment lacks, and records the file as their origin. Like NCCL's
+/* For each line NAME=VALUE whose variable is not set, sets the variable and records the file as its origin. Like NCCL's
  * misc/param.cc, keeps quotes and spaces, and skips all other lines. */
 static void read_nccl_conf_file(const char *path)
 {

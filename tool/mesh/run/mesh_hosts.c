@@ -308,7 +308,7 @@ static int read_results(struct starter *s, struct mesh *m)
     if (!f)
         return hw_fail(-errno, "reading rank 0's output: %s", strerror(errno));
     int e = pthread_create(&watch, NULL, end_at_signal, first);
-    /* a signal must not interrupt the reading of the results that rank 0 reports because of it */
+    /* a signal must not interrupt the reading of the results that rank 0 reports because of the signal */
     sigset_t signals, old;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

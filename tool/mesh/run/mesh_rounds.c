@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what the ranks measure: rounds, loads, and outliers again. */
+/* Decides what the ranks measure: rounds of all pairs, loads, and repeated measurements of outliers. */
 #include "tool/mesh/run/mesh_lead.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
