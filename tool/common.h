@@ -31,8 +31,8 @@ struct common {
 
 /* Adds a knob, like --knob. If value is NULL, name has the form "NAME=VALUE". Fails with -EINVAL, -E2BIG or -ENOMEM. */
 int common_knob(struct common *c, const char *name, const char *value);
-/* Opens a context with the key from the key file, or with the key that is already set if there is no key file. Returns
- * 0 or -errno. */
+/* Opens a context with the key from the key file or, without a key file, with the key that c already has, if any.
+ * Returns 0 or -errno. */
 int common_open(struct common *c, hawser **out);
 /* Clears the key and frees the knobs. */
 void common_free(struct common *c);

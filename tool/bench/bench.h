@@ -43,7 +43,7 @@ struct bench {
     struct bench_list channels_list, window_list;
     const char *one;    /* "CHANNELS,WINDOW" if this process is one run of a sweep, else NULL */
     const char *worker; /* "FD,CROWD,GPU,PEER,OP,NICS" if this process is a child of --per-process, else NULL */
-    int argc;           /* arguments for starting such processes */
+    int argc;           /* this command's arguments, which are passed to every run or child */
     char **argv;
     /* state of the running command */
     hawser *h;
@@ -72,8 +72,8 @@ struct row bench_make_row(const struct bench *b, struct measure *m, const char *
  * hooks of m (progress, beat, interval, gate). Closes m on failure. */
 int bench_start(const struct bench *b, struct session *s, const struct measure_plan *plan, uint64_t warmup,
                 struct measure *m, struct row *r);
-/* Fills in the results of the rounds except their rates: latencies, CPU time, lost channels, NICs, verdicts about GPUs,
- * and fault events. */
+/* Fills in the latencies, CPU time, lost channels, NICs, verdicts about GPUs, and fault events of the rounds, but not
+ * their rates. */
 void bench_finish(const struct bench *b, struct measure *m, const struct session_path *path, size_t n_paths,
                   struct row *r);
 double bench_per_GB(uint64_t us, uint64_t bytes);

@@ -20,7 +20,7 @@
 #define WORKER_FD   3    /* descriptor of a child's connection to its supervisor */
 #define REAP_MS     3000 /* ms for a child to exit after it closed its socket */
 #define MPOL_PREFER 1    /* MPOL_PREFERRED (linux/mempolicy.h): this node if possible, else any node */
-#define NODES_MAX   1024 /* bits of a node mask; the kernel's maximum is CONFIG_NODES_SHIFT 10 */
+#define NODES_MAX   1024 /* bits of a node mask; the kernel's maximum (CONFIG_NODES_SHIFT is at most 10) */
 
 /* ---- child process -------------------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ int bench_child(struct bench *b)
 
 /* ---- parent process ------------------------------------------------------------------------- */
 
-/* Runs in the child between fork() and exec(), so it makes only async-signal-safe calls. */
+/* Runs in the child after fork() and executes this program again. Makes only async-signal-safe calls. */
 static void exec_bench_child(char **argv, pid_t parent, int fd, int err, const struct gpu_pair *p)
 {
     unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};

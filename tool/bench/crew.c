@@ -265,7 +265,8 @@ static void read_member_messages(struct crew *c, size_t i)
     m->in_len -= at;
 }
 
-/* Reads a child's output and keeps at most its last CREW_TAIL bytes, as whole lines if they are short enough. */
+/* Reads a child's output and keeps at most its last CREW_TAIL bytes, as whole lines if they are short enough. With
+ * --verbose, also prints the output. */
 static void read_member_stderr(struct crew *c, struct crew_member *m)
 {
     char text[1024];

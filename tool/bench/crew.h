@@ -18,9 +18,12 @@
 #include "tool/report/hist.h"
 #include "tool/report/output.h"
 
-#define CREW_STILL_MS 3000  /* ms without progress, with data in flight, until a warning */
-#define CREW_STALL_MS 12000 /* ms until the worker is given up; must exceed the default of knob peer_timeout_ms */
-#define CREW_OTHER_MS 90000 /* limit for set-up, filling and checking; must exceed SESSION_CALL_MS */
+/* A worker is given up after CREW_STALL_MS without progress while its operations are in flight, and otherwise after
+ * CREW_OTHER_MS without a report. CREW_STALL_MS must exceed the default of the knob peer_timeout_ms, and CREW_OTHER_MS
+ * must exceed SESSION_CALL_MS. */
+#define CREW_STILL_MS 3000 /* ms without progress, with data in flight, until a warning */
+#define CREW_STALL_MS 12000
+#define CREW_OTHER_MS 90000
 #define CREW_MESSAGE  (64u << 20)
 #define CREW_TAIL     2048 /* bytes kept of a child's output */
 #define CREW_PATIENCE 8000 /* ms for the workers to end once none is working */

@@ -106,7 +106,8 @@ static size_t match_word(const char *text, const char *at, const char *word)
     return len;
 }
 
-/* Writes the replacement of a word at `at`, if there is one. Returns the number of replaced characters, or 0. */
+/* Writes the replacement of a word at `at`, if there is one. Returns the number of replaced characters, or 0 if there
+ * is no word. */
 static size_t put_word(const struct mask *m, const char *text, const char *at, FILE *f)
 {
     for (size_t i = 0; i < m->n_words; i++) {
@@ -131,7 +132,8 @@ static size_t find_mac_name(const char *at)
     return n == 15 && !is_word_letter(at[n]) ? n : 0;
 }
 
-/* Writes the replacement of an address at `at`, if there is one. Returns the number of replaced characters, or 0. */
+/* If an address begins at `at`, and `at` is not within a word, writes the replacement of the address. Returns the
+ * number of replaced characters, or 0 if there is no address. */
 static size_t put_address(struct mask *m, const char *text, const char *at, FILE *f)
 {
     char word[LONGEST];

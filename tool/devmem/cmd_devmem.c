@@ -121,7 +121,7 @@ static void plan_queues(struct hd_state *s, const struct hd_link *link, const st
     putchar('\n');
 }
 
-/* Prints what hd_split_on() would change while no queue of the NIC is bound. */
+/* Prints what hd_split_on() would change if no queue of the NIC is bound. */
 static void plan_split(const struct devmem_nic *n, unsigned *bad)
 {
     bool mlx5 = strcmp(n->driver, "mlx5_core") == 0;

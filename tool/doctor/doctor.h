@@ -82,8 +82,8 @@ struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
     bool routed;         /* both NICs are without a subnet, and can reach each other only by routes (reach_is_rail()) */
     int forward;         /* result of connecting from here to there: 0 or a negative errno */
-    /* Result of connecting from there to here: 0; -EHOSTUNREACH; -ENODATA if the peer did not try; or -EBADMSG if the
-     * connection was established but 128 KiB did not arrive in both directions. */
+    /* Result of connecting from there to here: 0; -EHOSTUNREACH if no connection was established; -ENODATA if the peer
+     * did not try; or -EBADMSG if the connection was established but 128 KiB did not arrive in both directions. */
     int reverse;
     uint32_t mtu; /* path MTU as the kernel knows it; 0 if unknown */
 };

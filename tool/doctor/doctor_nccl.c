@@ -64,7 +64,7 @@ void dr_nccl_library(struct dr_report *d)
         dr_say(d, DR_PASS, NULL, "NCCL %d.%d.%d, which supports plugin tables up to v%d: %s", l->version / 10000,
                l->version / 100 % 100, l->version % 100, d->m->nccl->newest, l->path);
     else {
-        /* without --nccl, another library may still be loaded by the program */
+        /* without --nccl, the application may still load another library */
         dr_say(d, strcmp(l->asked, NCCL_LIBRARY) == 0 ? DR_WARN : DR_FAIL, NULL,
                "%s: the plugin tables that NCCL supports are unknown; tables up to v%d are tried", l->why, NCCL_NEWEST);
         dr_mend(d, "hawser nccl check --nccl FILE   # to find PyTorch's NCCL: find / -name libnccl.so.2");

@@ -87,7 +87,8 @@ static int sysctl_of(const struct dr_machine *m, const char *nic, const char *na
     return rc;
 }
 
-/* Reports one result for each NIC that shares its subnet with another NIC. verdict returns the outcome for value v. */
+/* Reports one result for each NIC that shares its subnet with another NIC, or SKIP if there is none. verdict returns
+ * the outcome for value v. */
 static void each_sharing(struct dr_report *d, const char *name, const char *mend,
                          enum dr_outcome (*verdict)(int64_t v, bool rdma, const char **what))
 {

@@ -36,7 +36,7 @@ static const char *const loader_dirs[] = {"/lib/x86_64-linux-gnu",
 
 struct plugin {
     char path[256];
-    bool on_path; /* true if the dynamic loader would find the plugin, or NCCL_NET_PLUGIN is its path */
+    bool on_path; /* true if the dynamic loader would find the plugin, or NCCL_NET_PLUGIN lists its path */
     dev_t dev;
     ino_t ino;
 };
@@ -55,7 +55,8 @@ bool dr_tcpx_meant(const struct dr_machine *m)
     return hw_root_has(m->root, "run/tcpx");
 }
 
-/* Returns true if file is named like a plugin, and a name in NCCL_NET_PLUGIN selects it or the variable is not set. */
+/* Returns true if file is named like a plugin, and a name in NCCL_NET_PLUGIN selects it or the variable is empty or not
+ * set. */
 static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");
@@ -74,8 +75,9 @@ static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
     return false;
 }
 
-/* Adds the file at an absolute path, unless the file is missing or was already found. The same file may have two paths:
- * /usr/local/tcpx is often a link to /var/lib/tcpx. */
+/* Adds the file at an absolute path. Ignores a missing file, and any file after MAX_PLUGINS. For a file that was
+ * already found, only updates on_path. The same file may have two paths: /usr/local/tcpx is often a link to
+ * /var/lib/tcpx. */
 static void add_plugin_file(struct search *s, const char *path, bool on_path)
 {
     struct stat st;
@@ -106,7 +108,7 @@ static void look_in(struct search *s, const char *dir, bool on_path)
     hw_names_free(&l);
 }
 
-/* Adds the files of which NCCL_NET_PLUGIN has the path: dlopen() does not search for a path. */
+/* Adds the files whose absolute paths NCCL_NET_PLUGIN lists. dlopen() opens a path without a search. */
 static void add_plugin_paths(struct search *s)
 {
     const char *plugin = dr_env(s->m, "NCCL_NET_PLUGIN");

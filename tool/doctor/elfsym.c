@@ -55,7 +55,7 @@ int elf_symbols(const void *bytes, size_t len, const char *prefix, uint16_t *mac
     for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= syms.sh_size; at += sizeof(Elf64_Sym)) {
         Elf64_Sym s;
         memcpy(&s, b + syms.sh_offset + at, sizeof s);
-        /* the string table ends with a NUL byte, so every offset into the table is a terminated string */
+        /* the string table ends with a NUL byte, so every offset into the table is the start of a terminated string */
         if (s.st_shndx == SHN_UNDEF || s.st_name >= strs.sh_size || ELF64_ST_BIND(s.st_info) == STB_LOCAL)
             continue;
         const char *name = (const char *)b + strs.sh_offset + s.st_name;

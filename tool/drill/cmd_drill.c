@@ -157,8 +157,8 @@ static int choose_victims(struct drill *d)
     return 0;
 }
 
-/* Disables the next NIC, or restores the disabled NIC, when it is time. Returns 1 when all faults are done, else 0 or
- * -errno. */
+/* The first call chooses the NICs. Later calls disable the next NIC, or restore the disabled NIC, when it is time.
+ * Returns 1 when all faults are done, else 0 or -errno. */
 static int step_faults(struct drill *d, uint64_t now)
 {
     const char *nic = d->n_victims ? d->victim[d->taken % d->n_victims] : NULL;
@@ -213,7 +213,7 @@ static void print_head(struct drill *d)
     fflush(out);
 }
 
-/* Returns the seconds from the start of the load to this time. */
+/* Returns the seconds from the start of the load to this time, or 0 for an earlier time. */
 static double get_seconds(const struct drill_load *l, uint64_t at)
 {
     return (double)(at - HW_MIN(at, l->start)) / 1e9;

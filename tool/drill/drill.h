@@ -20,10 +20,10 @@ struct drill_fault {
     char text[64];             /* kind of fault, such as "down" */
     uint64_t at, until;        /* start and end, as hw_now(); until is 0 while the NIC is not restored */
     /* set by drill_judge() */
-    bool judged;       /* the load continued for long enough before and after */
+    bool judged;       /* true if the load ran long enough before and after the start of the fault */
     double back_ms;    /* ms until goodput recovered; NAN if not within DRILL_BACK windows */
-    double longest_ms; /* ms of the longest operation that completed within DRILL_AFTER windows */
-    uint64_t again;    /* bytes sent again over other channels in the DRILL_AFTER windows */
+    double longest_ms; /* ms of the longest operation that completed within DRILL_AFTER windows after the fault */
+    uint64_t again;    /* bytes sent again over other channels in the DRILL_AFTER windows after the fault */
 };
 
 /* One window of the load, 10 ms long. */
@@ -84,8 +84,8 @@ struct drill_child {
 
 /* Starts the child. Must be called before this process has threads. Returns 0 or a negative errno. */
 int drill_child_start(struct drill_child *c);
-/* Disables the NIC, or restores the disabled NIC if away is false. *at receives the time. Returns 0 or a negative
- * errno. */
+/* Disables the NIC, or restores the disabled NIC if away is false. *at receives the time of the change, as hw_now().
+ * Returns 0 or a negative errno. */
 int drill_child_do(struct drill_child *c, const char *nic, enum drill_how how, bool away, uint64_t *at);
 /* Restores the NIC and ends the child. The struct may be zeroed. */
 void drill_child_end(struct drill_child *c);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define NEIGHBOURS 256
-#define ANSWER_MS  15000 /* longer than the 10 s for which hw_netlink waits for the kernel */
+#define ANSWER_MS  15000 /* ms for the child to answer; more than the 10 s for which hw_netlink waits for the kernel */
 
 struct order {
     char nic[IFNAMSIZ];
@@ -98,7 +98,7 @@ static int take_away(struct away *a, const struct order *o)
     return rc;
 }
 
-/* Runs in the child: handles orders until the parent closes its end of the pipe. */
+/* Runs in the child: handles orders until the parent closes its end of the pipe, and then restores the disabled NIC. */
 static _Noreturn void obey(int from, int to)
 {
     static struct away a;

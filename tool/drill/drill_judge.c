@@ -5,7 +5,8 @@
 
 #define ENOUGH 0.9 /* goodput has recovered at this fraction of the other NICs' earlier rate */
 
-/* Returns the number of bytes that all other NICs carried in the windows [from, to). */
+/* Returns the number of bytes that all other NICs carried in the windows [from, to), or an estimate if nic is not a NIC
+ * of this node. */
 static double count_others(const struct drill_load *l, size_t from, size_t to, const char *nic)
 {
     double sum = 0;

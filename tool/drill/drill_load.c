@@ -24,7 +24,7 @@ static int post_write(struct drill_load *l, uint64_t slot)
 
 /* ---- windows of 10 ms ------------------------------------------------------------------------------------ */
 
-/* Returns the window for this time, after adding all windows before it. Returns NULL if out of memory. */
+/* Returns the window for this time, after adding the missing windows up to it. Returns NULL if out of memory. */
 static struct drill_window *get_window(struct drill_load *l, uint64_t now)
 {
     size_t i = (now - l->start) / DRILL_WINDOW;
@@ -37,7 +37,7 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
         l->cap_win = cap;
     }
     for (; l->n_win <= i;
-         l->n_win++) { /* until note_nics() samples it, a window has the counters of the window before */
+         l->n_win++) { /* a new window has the counters of the window before until note_nics() samples it */
         l->win[l->n_win] = (struct drill_window){0};
         if (l->n_win) {
             memcpy(l->win[l->n_win].nic, l->win[l->n_win - 1].nic, sizeof l->win[0].nic);
@@ -47,7 +47,8 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
     return &l->win[i];
 }
 
-/* Returns the start of the last window in which the NIC had more confirmed bytes than in the window before. */
+/* Returns the start of the last window in which the NIC had more confirmed bytes than in the window before, or the
+ * start of the load if there is none. */
 static uint64_t find_last_progress(const struct drill_load *l, size_t nic)
 {
     size_t i = l->n_win - 1;

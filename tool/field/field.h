@@ -121,7 +121,8 @@ size_t field_suspects(const struct field *f, const char *op, const char *nic[FIE
 /* Adds NICs that are much slower than the others to the findings. */
 void field_judge(struct field *f);
 const char *field_part_name(enum field_part p);
-/* Replaces host names, addresses and the path of the home folder in all strings of doc. Returns 0 or -ENOMEM. */
+/* Replaces the host names of both nodes, IP and MAC addresses, and the path of the home folder in all strings of doc.
+ * Keeps names that reveal nothing, such as localhost, loopback addresses and /root. Returns 0 or -ENOMEM. */
 int field_mask(struct field *f);
 /* Write doc to a file, as JSON or as an HTML page. Return 0 or a negative errno. */
 int field_write_json(const struct field *f, const char *path);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define MOST_TEXT (64u << 20) /* maximum bytes of a child's output; more output indicates a fault of the child */
-#define SAYS_MS   4000        /* time after SIGINT for a command to print its results: SESSION_FINISH_MS and a margin */
+#define SAYS_MS   4000        /* ms after SIGINT for a command to print its results: SESSION_FINISH_MS and a margin */
 #define REAP_MS   1000
 
 void field_arg(struct field_args *a, const char *word)
@@ -20,7 +20,7 @@ void field_arg(struct field_args *a, const char *word)
         a->word[a->n++] = word;
 }
 
-/* Runs in the child between fork() and exec(). */
+/* Runs in the child after fork(): executes the command, without environment variables that are not meant for it. */
 static void become_child(const struct field_args *a, pid_t parent, int out, int err)
 {
     static const char *const not_for_it[] = {"NCCL_", "HAWSER_MESH_KEY="};

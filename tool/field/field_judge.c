@@ -27,7 +27,7 @@ static double get_rate(const struct field *f, const char *nic)
     return 0;
 }
 
-/* Returns the median of the other NICs with the same link rate, or 0 if there are none. */
+/* Returns the median of the rates that the other NICs with the same link rate reached, or 0 if there are none. */
 static double find_median(const struct mark *m, size_t n, size_t of)
 {
     double v[FIELD_NICS];

@@ -68,7 +68,8 @@ static void keep_doctor(struct field *f, const char *of, const json_t *report)
     json_object_set_new(json_object_get(f->doc, "doctor"), of, kept);
 }
 
-/* Parses an inventory and adds it to the nodes of doc. The peer's doctor report is moved to the doctor part of doc. */
+/* Adds an inventory, or null if it is missing or invalid, to the nodes of doc. Moves the peer's doctor report to the
+ * doctor part of doc, and drops this node's. */
 static void keep_inventory(struct field *f, const char *side, const char *text, size_t len)
 {
     json_t *node = text ? json_loadb(text, len, 0, NULL) : NULL;

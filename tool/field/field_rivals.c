@@ -58,7 +58,7 @@ static const char *find_nic_of(const struct field *f, const char *address)
     return NULL;
 }
 
-/* Returns hawser's row of a test on one NIC, or on all NICs together if nic is "all". */
+/* Returns hawser's row of a test on one NIC, or on all NICs together if nic is "all". Returns NULL if there is none. */
 static const json_t *find_bench(const struct field *f, const char *nic, const char *test)
 {
     json_t *row;
@@ -115,7 +115,8 @@ static void add_ssh(const struct field *f, struct field_args *a, char text[WORDS
             field_arg(a, word);
 }
 
-/* Runs the iperf3 client. If the server was started just now, retries while the connection is refused. */
+/* Runs the iperf3 client. If the server was started just now, tries up to SERVER_TRIES times while the connection is
+ * refused. */
 static json_t *ask_iperf(struct field *f, const struct field_args *client, uint64_t ms, bool started, char *why,
                          size_t cap)
 {

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #define KNOCK_MS     3000
-#define LEAST_MS     1000  /* no step starts with less time than this */
-#define PATIENCE_MS  8000  /* minimum time for a step with a smaller share, if enough time is left */
-#define SAYS_MS      500   /* time for validate to report that its time limit has passed */
-#define BRIEF_MS     2000  /* minimum time per unit of weight for measuring everything */
+#define LEAST_MS     1000  /* ms; a step is skipped if less time than this is left */
+#define PATIENCE_MS  8000  /* ms; minimum time for a step with a smaller share, if enough time is left */
+#define SAYS_MS      500   /* ms for validate to report that its time limit has passed */
+#define BRIEF_MS     2000  /* ms per unit of weight; with less time, plan_steps() omits measurements */
 #define DURATION_MS  10000 /* maximum duration of one measurement */
 #define ROUNDS       3ull
 #define ROUND_MS     500

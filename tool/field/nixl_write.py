@@ -18,7 +18,7 @@ import time
 import types
 
 NOT_THERE = 3
-WAIT_S = 30  # limit for the other node's first line, and for a transfer
+WAIT_S = 30  # seconds to wait for the other node's first line, and for a transfer
 PAUSE_S = 50e-6
 MOST_RAILS = 4
 
@@ -27,7 +27,7 @@ def load_nixl(nics):
     """Returns NIXL's Python module and its version, or None for both. Restricts UCX to TCP over these NICs."""
     os.environ.update({"UCX_TLS": "tcp,cuda_copy" if glob.glob("/dev/nvidia[0-9]*") else "tcp", "UCX_NET_DEVICES": nics,
                        "UCX_MAX_RMA_RAILS": str(min(nics.count(",") + 1, MOST_RAILS)), "UCX_LOG_LEVEL": "fatal", "NIXL_LOG_LEVEL": "FATAL"})
-    if not importlib.util.find_spec("torch"):  # versions before 1.4.0 import torch, but work without it
+    if not importlib.util.find_spec("torch"):  # NIXL before 1.4.0 imports torch, but works without it
         sys.modules["torch"] = types.ModuleType("torch")
         setattr(sys.modules["torch"], "Tensor", type("Tensor", (), {}))
     for name in ("nixl_cu12", "nixl_cu13"):

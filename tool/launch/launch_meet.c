@@ -72,7 +72,7 @@ int launch_listen(hawser *h, const struct launch_place *place, uint16_t *port)
     return rc;
 }
 
-/* Publishes the port and the addresses, such as "20100 198.18.0.1 10.0.0.1", through PMIx. */
+/* Publishes the port and up to LAUNCH_PLACES addresses of this node through PMIx, as in "20100 198.18.0.1 10.0.0.1". */
 int launch_publish(struct launch_pmix *pmix, uint16_t port)
 {
     struct hw_nic nic[HW_NIC_MAX];
@@ -108,7 +108,7 @@ int launch_look_up(struct launch_seat *seat, struct launch_place *place, uint64_
     return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 published no address through PMIx") : rc;
 }
 
-/* Returns true if host is an address of this node. Rank 0 is then reached over the loopback. */
+/* Returns true if host is, or resolves to, an address of this node. Rank 0 is then reached over the loopback. */
 static bool is_here(const char *host)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};

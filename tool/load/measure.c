@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_SLOTS  8 /* more than the four receives that the server posts ahead */
+#define PING_SLOTS  8 /* number of slots of a pingpong; more than the four receives that the server posts ahead */
 #define PING_BATCH  10000
 #define FREE_BATCH  1000000
 #define SECONDS(ns) ((double)(ns) / 1e9)
@@ -204,7 +204,7 @@ static void send_due_heartbeat(struct measure *m, uint64_t *next)
 struct timed {
     struct measure *m;
     struct flight *fl;
-    uint32_t n, posted, count; /* in flight; started so far; to start */
+    uint32_t n, posted, count; /* numbers of operations: in flight; started so far; to start in all */
     uint64_t first, start, now;
     double limit_s;
 };
@@ -365,7 +365,7 @@ static int keep_span(struct measure *m, const struct span *span)
     return 0;
 }
 
-/* Adds the operations, bytes and times of a batch to *sum. */
+/* Adds the operations, bytes and times of a batch to *sum. Keeps the batch's span if m->record is set. */
 static int add_batch(struct measure *m, const struct span *span, uint32_t done, double seconds, uint64_t cpu_us,
                      struct measure_sum *sum)
 {

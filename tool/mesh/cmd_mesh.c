@@ -144,7 +144,7 @@ static int check_files(const struct mesh_args *a)
     return rc < 0 ? rc : report_files_check(a->report);
 }
 
-/* Passes the options on to agents, and runs the agents on the hosts. */
+/* Runs agents on the hosts, with the options of this command. */
 static int run_hosts(const struct mesh_args *a, struct mesh *m)
 {
     const struct mesh_options *p = &a->o;

@@ -56,7 +56,8 @@ static void note_socket(void *arg, const char *name, pid_t named, unsigned numbe
     }
 }
 
-/* Searches one folder, which may also be owned by user `also`. Returns 0 or -errno. */
+/* Searches one folder, unless it was already searched. The user `also` may own the folder, in addition to root and the
+ * calling user. Returns 0 or -errno. */
 static int look_into(struct search *s, const char *path, uid_t also)
 {
     struct stat st;

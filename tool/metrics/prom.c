@@ -107,7 +107,7 @@ static enum hw_metric find_metric(const char *name)
     return (enum hw_metric)m;
 }
 
-/* Parses {name="value",..} and skips labels that the metric family lacks. */
+/* Parses {name="value",..}, which may be missing, and skips labels that the metric family lacks. */
 static bool take_labels(struct cursor *c, struct prom_sample *s)
 {
     char name[PROM_LABEL], value[PROM_LABEL];

@@ -19,7 +19,8 @@ static size_t n_origins;
 
 /* ---- configuration files ---------------------------------------------------------------------- */
 
-/* Reads lines NAME=VALUE without removing quotes or spaces, and skips all other lines, like NCCL's misc/param.cc. */
+/* For each line NAME=VALUE whose variable is not set, sets the variable and records the file as its origin. Like NCCL's
+ * misc/param.cc, keeps quotes and spaces, and skips all other lines. */
 static void read_nccl_conf_file(const char *path)
 {
     FILE *f = fopen(path, "re");

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LIB_MS    60000 /* ms; NCCL's library has about 300 MB */
+#define LIB_MS    60000 /* ms to load NCCL's library, which has about 300 MB */
 #define PLUGIN_MS 10000
 #define EXTRA_MS  10000
 

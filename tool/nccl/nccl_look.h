@@ -20,7 +20,7 @@ enum nccl_step { NCCL_LOADING, NCCL_TABLES, NCCL_INITIALISING, NCCL_COUNTING, NC
 
 struct nccl_child {
     int rc;                /* 0, or -errno if the child did not finish; the reason is in how */
-    char how[HW_ERR_TEXT]; /* such as "was killed by signal 11 (Segmentation fault)" */
+    char how[HW_ERR_TEXT]; /* how the child ended, such as "was killed by signal 11 (Segmentation fault)" */
     char tail[NCCL_TAIL];  /* last output of the child */
 };
 
@@ -54,7 +54,7 @@ struct nccl_plugin {
     int table;               /* table version that NCCL uses, or 0 if none */
     enum nccl_step step;
     int rc;        /* ncclResult_t of init, devices, getProperties or finalize */
-    char name[64]; /* name that NCCL_NET must equal */
+    char name[64]; /* name of the network; NCCL_NET, if set, must equal it */
     int n_devices; /* number that the plugin reports; device[] may have fewer */
     struct nccl_device device[NCCL_DEVICES];
 };
@@ -85,8 +85,9 @@ int nccl_newest_table(int version);
 bool nccl_net_allows(const char *name);
 /* Returns true if the plugin works, has a device, and NCCL_NET permits its network. */
 bool nccl_usable(const struct nccl_plugin *p);
-/* Loads the library that dlopen() finds by this name, in a child process. Returns NULL if out of memory. The caller
- * frees the result with nccl_unshare(). */
+/* Loads, in a child process, the library that dlopen() finds by this name or, if the name is neither a path nor of the
+ * form lib*.so, by libnccl-tuner-NAME.so. Returns NULL if out of memory. The caller frees the result with
+ * nccl_unshare(). */
 struct nccl_extra *nccl_find(const char *name);
 #define NCCL_LIBRARY "libnccl.so.2" /* default of --nccl */
 

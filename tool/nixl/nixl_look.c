@@ -126,7 +126,8 @@ static int examine_backend(struct nixl_wheel *w, const char *plugin_dir)
     return 0;
 }
 
-/* Adds a wheel if entry, a name in `folder` such as "nixl_cu12-1.5.1.dist-info", belongs to NIXL. */
+/* Adds a wheel if entry, a name in `folder` such as "nixl_cu12-1.5.1.dist-info", belongs to NIXL and no wheel of this
+ * name was found before. */
 static void add_nixl_wheel(struct nixl_look *l, const char *folder, const char *entry)
 {
     static const char tail[] = ".dist-info";

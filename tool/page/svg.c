@@ -159,7 +159,8 @@ void svg_axis_y(struct svg *s, const double *at, size_t n, svg_format fmt, const
     text_at(s, 4, s->top - 14, "unit", unit);
 }
 
-/* Writes the points as part of a path that begins with `first` ('M' or 'L'). back reverses the order of the points. */
+/* Writes the points as a part of a path. `first`, 'M' or 'L', is the command of the first point. back reverses the
+ * order of the points. */
 static void path_points(struct svg *s, const double *x, const double *y, size_t n, char first, bool back)
 {
     double lx = -1e9, ly = -1e9;

@@ -135,7 +135,7 @@ static bool request_ok(const struct tp_request *r)
             return false;
         if (r->slots < 1 || r->slots > TP_MAX_SLOTS || r->depth < 1 || r->depth > TP_MAX_DEPTH)
             return false;
-        /* the region's size must fit in 63 bits, and a slot must hold its iteration */
+        /* the region's size must fit in 63 bits, and a slot must hold the data of an iteration */
         return r->size <= r->stride && r->stride >= 1 && r->stride <= INT64_MAX / TP_MAX_SLOTS;
     case TP_BEGIN:
     case TP_END:

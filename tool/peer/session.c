@@ -113,7 +113,8 @@ int session_call(struct session *s, struct tp_request *q, struct tp_reply *r, in
     return r->status < 0 ? hw_fail(r->status, "the serving node: %s", r->text) : 0;
 }
 
-/* Copies the address without the port of "1.2.3.4:5" or "[::1]:5", or an address that has no port. */
+/* Copies an address such as "1.2.3.4:5" or "[::1]:5" without the brackets and the port. An address that has no port is
+ * copied unchanged. */
 static void copy_bare_address(char *out, size_t cap, const char *text)
 {
     const char *first = strchr(text, ':'), *end = text + strlen(text);

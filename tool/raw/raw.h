@@ -34,7 +34,7 @@ struct raw_plan {
     uint64_t message;     /* bytes per send() and recv() call, 1 to RAW_MESSAGE */
     uint64_t total;       /* bytes to move over all streams, or 0 to use duration_ms */
     uint64_t duration_ms; /* ms to send if total is 0 */
-    /* bytes to move per stream before the clocks start, for windows and page faults; may be 0 */
+    /* bytes to move per stream before the clocks start, so that windows grow and page faults occur; may be 0 */
     uint64_t warmup;
     /* source of the knob congestion, which must outlive the run; NULL means the system's algorithm */
     const struct hw_knobs *knobs;
@@ -92,7 +92,7 @@ struct raw_pingpong {
 };
 
 struct raw_latency {
-    uint64_t p50_ns, p99_ns, p999_ns; /* half of a round trip */
+    uint64_t p50_ns, p99_ns, p999_ns; /* percentiles of half of a round trip */
     double cpu_seconds;               /* of this side's thread, over the whole run */
     uint64_t iters;
 };

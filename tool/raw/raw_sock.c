@@ -20,7 +20,7 @@
  * one. */
 #define PENDING_MAX 128
 #define PENDING_NS  (3000 * HW_MS)  /* maximum time for presenting the token */
-#define POLL_MS_MAX 3600000         /* limit of one poll() call, which the callers repeat */
+#define POLL_MS_MAX 3600000         /* maximum timeout of one poll() call in ms; the callers repeat the call */
 #define GO          ((uint8_t)0x47) /* sent by the server when all streams have connected */
 
 int raw_poll_ms(uint64_t deadline)
@@ -129,8 +129,8 @@ static void pending_add(struct taker *t, int fd, uint32_t listener)
     t->pending[t->n_pending++] = (struct pending){.fd = fd, .listener = listener, .deadline = hw_now() + PENDING_NS};
 }
 
-/* Reads the available part of the token, and accepts or drops the connection if that decides it. Returns true if the
- * entry was removed. */
+/* Reads the available part of the token. Accepts or drops the connection once the token is complete or the connection
+ * has ended. Returns true if the entry was removed. */
 static bool pending_read(struct taker *t, size_t i, int *rc)
 {
     struct pending *p = &t->pending[i];

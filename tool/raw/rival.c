@@ -11,8 +11,8 @@
 #define WARMUP      (16ull << 20)
 #define WARMUP_CALL 1000
 
-/* Reads hawser's current paths. A NIC may have been added or lost since the session began, and both sides of the
- * comparison must use the same NICs. */
+/* Reads hawser's current paths; if there are none, keeps the earlier ones. A NIC may have been added or lost since the
+ * session began, and both sides of the comparison must use the same NICs. */
 static void learn_paths(struct rival *v)
 {
     struct session_path path[TP_MAX_PATHS];

@@ -24,7 +24,7 @@ int rival_open(struct rival *v, struct session *s, const struct hw_knobs *knobs)
  * duration_ms if that is not 0. */
 int rival_run(struct rival *v, struct measure *m, uint32_t streams, uint64_t iters, uint64_t duration_ms,
               struct rival_result *out);
-/* Finds the fastest of 1, 2, 4 and 8 streams per path, with one run each. */
+/* Finds which number of streams per path (1, 2, 4 or 8) gives the highest rate, with one run for each number. */
 int rival_best(struct rival *v, struct measure *m, uint64_t iters, uint32_t *streams);
 /* Runs one ping-pong on the first path. Stores the median of half a round trip in *p50_us, in microseconds. */
 int rival_pingpong(struct rival *v, struct measure *m, uint64_t iters, bool spin, double *p50_us);

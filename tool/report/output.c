@@ -78,7 +78,8 @@ static void devmem_lines(FILE *out, const struct tp_nic *n, bool devmem)
         fprintf(out, "%11s WARNING: %s\n", "", why);
 }
 
-/* Prints a line for each direction with payload, and at least one line. */
+/* Prints a line for each direction with payload, and at least one line. Also prints devmem_lines() if the transport is
+ * devmem or device memory was used. */
 static void nic_lines(FILE *out, const char *side, const struct tp_nic *n, bool devmem)
 {
     const uint64_t ours[2] = {n->tx_bytes, n->rx_bytes}, kernel[2] = {n->kernel_tx_bytes, n->kernel_rx_bytes};

@@ -51,9 +51,9 @@ void output_nics(FILE *out, const struct row *r);
 void output_verdict(FILE *out, const char *who, const struct row *r);
 /* Prints the NIC's own count of packets placed in device memory, if the NIC has one. */
 void output_own_count(FILE *out, const struct tp_nic *n);
-/* Returns true if the NIC's own packet count contradicts hawser's count of bytes placed in device memory, or if devmem
- * is set, at least 1 MiB arrived, and none of it was placed there. Returns false if the NIC has no such count. why
- * receives the explanation, or an empty string. devmem says whether the run's transport is devmem. */
+/* Returns true if the NIC's own packet count contradicts hawser's count of bytes placed in device memory. If devmem is
+ * set, also returns true if at least 1 MiB arrived, but none of it in device memory. Returns false if the NIC has no
+ * packet count. why receives the explanation, or an empty string. devmem says whether the run's transport is devmem. */
 bool output_devmem_differs(const struct tp_nic *n, bool devmem, char *why, size_t cap);
 /* Write parts of a JSON line: a NIC's counters, with its own packet count (null if it has none); and an array of the
  * counters of up to 64 channels since they were opened. */

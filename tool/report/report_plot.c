@@ -10,7 +10,7 @@
 #define WIDTH        920
 #define HEIGHT       340
 #define MAX_TIMELINE 6   /* maximum number of plots over time */
-#define MAX_QUIET    2   /* maximum number of these plots without faults */
+#define MAX_QUIET    2   /* maximum number of plots over time that have no faults */
 #define MAX_GRID     600 /* maximum number of points of a plot over time */
 #define LABEL_MAX    30  /* maximum characters of a fault's label */
 #define MAX_LANES    3   /* maximum rows of labels; if more are needed, numbers are drawn instead */

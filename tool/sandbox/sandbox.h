@@ -22,7 +22,7 @@ int sandbox_run_main(int argc, char **argv);
 int sandbox_spec_main(int argc, char **argv);
 int sandbox_cdi_main(int argc, char **argv);
 
-/* Function for a struct hw_logger: prints a line to stderr. arg is the command's name. */
+/* Log function for a struct hw_logger: prints a line to stderr. arg is the command's name. */
 void sandbox_log(void *arg, int level, const char *line);
 
 /* "auto", "yes" and "no", in the order of enum sb_rdma; terminated by NULL. */
@@ -51,9 +51,9 @@ extern const struct opt sandbox_opts[];
  * frees s and p in any case. */
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p);
 
-/* Asks a->peer for its NICs, and returns those of s's NICs that have a partner there, such as "rdma0,rdma1". The caller
- * frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and, if verbose is set, a line
- * for each NIC of the peer. */
+/* Asks a->peer for its NICs, and returns the names of those NICs of s that have a partner there, as in "rdma0,rdma1".
+ * The caller frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and, if verbose is
+ * set, a line for each NIC of the peer. */
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
 /* Sorts the peer's NICs by name. partner[k] receives the index in s->net of the partner of peer->nic[k], or -1 if there
  * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (such as /31), or any

@@ -39,8 +39,8 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? x->rank - y->rank : strcmp(x->text, y->text);
 }
 
-/* Stores in out the addresses at which the other node may reach this node, the most useful first. If `any` is
- * false, stores only addresses that need no key. Returns their number. */
+/* Stores in out up to MAX_ADDRS addresses at which the other node may reach this node, the most useful first. If `any`
+ * is false, stores only addresses that need no key. Returns their number. */
 static size_t list_serve_addresses(struct addr *out, bool any)
 {
     struct ifaddrs *list = NULL;

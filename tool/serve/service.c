@@ -56,11 +56,11 @@ struct client {
     size_t n_inventory;
 };
 
-/* Waits for op and frees it. *len (may be NULL) receives the length of its message. Returns -ECANCELED when the
- * service stops. */
+/* Waits up to timeout_ms for op, and frees it. *len (may be NULL) receives the length of its message. Returns
+ * -ECANCELED when the service stops. */
 static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint64_t *len)
 {
-    int rc = hawser_wait(op, POLL_MS); /* in the common case the clock is not read */
+    int rc = hawser_wait(op, POLL_MS); /* usually the operation ends here, and the clock is not read */
     uint64_t deadline = rc == -EAGAIN ? hw_deadline(timeout_ms) : 0;
     for (; rc == -EAGAIN; rc = hawser_wait(op, POLL_MS)) {
         if (__atomic_load_n(&c->s->stopping, __ATOMIC_RELAXED))
@@ -77,7 +77,8 @@ static int await_client_op(struct client *c, hawser_op *op, int timeout_ms, uint
     return rc;
 }
 
-/* Receives the next request into c->msg. Waits without polling as long as the peer lives. */
+/* Receives the next request into c->msg, and decodes it into *r. Waits without polling until the request arrives, the
+ * peer is lost, or the service stops. */
 static int next_request(struct client *c, struct tp_request *r)
 {
     const struct hawser_op_options none = {.size = sizeof none, .timeout_ms = -1};
@@ -250,7 +251,7 @@ static int receive_batch(struct client *c, uint64_t posted)
     return rc;
 }
 
-/* Frees the posted operations, after waiting for those in flight. Must be called before the buffer is freed. */
+/* Frees the posted operations, after cancelling those in flight. Must be called before the buffer is freed. */
 static void drop_posted(struct client *c)
 {
     for (uint32_t k = 0; c->posted && k < c->buf.slots; k++) {

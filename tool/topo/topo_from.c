@@ -20,7 +20,8 @@ int topo_save(const char *path)
     return rc < 0 ? rc : sandbox_save(&s, path);
 }
 
-/* Writes /proc/net/route with the only information that a scan needs: which interfaces have a default route. */
+/* Writes a substitute for /proc/net/route, with the only information that a scan needs: which interfaces have a default
+ * route. */
 static int write_route_file(const struct sbx_snapshot *s, const char *path)
 {
     FILE *f = fopen(path, "we");

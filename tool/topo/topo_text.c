@@ -142,7 +142,7 @@ static void print_pci_device(const struct topo *t, int pci, FILE *f)
     }
     for (size_t i = 0; i < n->n_rdma; i++) {
         const struct hw_rdma *r = &n->rdma[i];
-        bool told = false; /* true if the line of its interface already shows this device */
+        bool told = false; /* true if an interface's line already shows this device */
         for (size_t k = 0; k < n->n_netdev; k++)
             told |= strcmp(n->netdev[k].rdma, r->name) == 0;
         if (r->pci != pci || told)

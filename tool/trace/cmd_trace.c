@@ -85,7 +85,8 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
     return n;
 }
 
-/* Returns true for calls whose number is worth comparing, which excludes calls that move data and lines of the log. */
+/* Returns true if the number of these events is worth comparing, which is not so for calls that move data and for lines
+ * of the log. */
 static bool told_by_count(const char *key)
 {
     static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};
@@ -159,7 +160,7 @@ static bool is_hawser_command(const char *name)
     return false;
 }
 
-/* Sets the variables from which plugins read their log level. */
+/* Sets the variables from which plugins read their log level, unless level is NULL. */
 static void set_level(const char *level)
 {
     static const char *const names[] = {"NCCL_DEBUG", "NCCL_GPUDIRECTTCPX_DEBUG_LEVEL"};

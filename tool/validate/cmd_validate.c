@@ -110,7 +110,7 @@ static int route_nic(const char *host, char nic[HAWSER_NIC_NAME])
     return 0;
 }
 
-/* Allocates memory for `slots` concurrent operations on both sides, and frees the previous memory. */
+/* Replaces the memory on both sides with memory for `slots` concurrent operations. */
 static int prepare_validate_slots(struct validate *v, uint32_t slots)
 {
     (void)buffer_free(&v->out);
@@ -241,7 +241,7 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
         return rc;
     v->stride = (v->size + 4095) / 4096 * 4096;
     /* Channels take operations when they are free, so a few channels may take all of them. Each round has twice as many
-     * operations, up to a maximum, until every channel has had some, or until the time is up. */
+     * operations as the previous one, up to a maximum, until every channel has had some, or until the time is up. */
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
     rc = prepare_validate_slots(v, slots);
     while (rc == 0) {
@@ -275,8 +275,8 @@ static void print_own_counts(const struct validate *v, const char *side, const s
         }
 }
 
-/* Prints how the GPUs' data arrived, and the NICs' own counters. Returns false if the knob require_direct is set and
- * some data did not use the device path. */
+/* Prints the NICs' own counters and, for GPUs, how the data arrived. Returns false if GPUs are used, the knob
+ * require_direct is set, and some data did not use the device path. */
 static bool print_verdict(struct validate *v)
 {
     char who[40];

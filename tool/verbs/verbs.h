@@ -16,7 +16,7 @@ int verbs_spec_main(int argc, char **argv);
 int verbs_status_main(int argc, char **argv);
 int verbs_audit_main(int argc, char **argv);
 
-/* Function for a struct hw_logger: prints a line to stderr. arg is the command's name. */
+/* Log function for a struct hw_logger: prints a line to stderr. arg is the command's name. */
 void verbs_log(void *arg, int level, const char *line);
 /* Prints text from a program or a file, and replaces control characters and bytes that are not ASCII. */
 void verbs_put(FILE *f, const char *text);

@@ -111,9 +111,9 @@ static void restore_spec_devices(json_t *o, const json_t *taken)
     }
 }
 
-/* Undoes the changes that the note records. Returns 1 if it undid changes, or 0 if there were none. A note whose filter
- * is not in the configuration belongs to an older configuration. A tenant can know the note's name, so its contents
- * must not be restored into this configuration. */
+/* Undoes the changes that the note records. Returns 1 if it undid changes, or 0 if there were none. Fails with -EINVAL
+ * if the note's filter is not in the configuration. Such a note belongs to an older configuration or comes from a
+ * tenant, who can know the note's name. */
 static int undo_verbs_spec(json_t *config, const json_t *notes_kept)
 {
     json_t *notes = json_object_get(config, "annotations"), *linux_object = json_object_get(config, "linux"),
@@ -261,8 +261,7 @@ static int mount_all(const struct spec_args *a, json_t *mounts, json_t *added)
 }
 
 /* Adds read-only bind mounts with nodev: stat() shows the device, a native open fails with EACCES, and the broker opens
- * its own node. If planned is set, `hawser sandbox spec` has chosen the devices, and devices that it omitted must not
- * be added here. */
+ * its own node. If planned is set, `hawser sandbox spec` has chosen the devices, and only --device may add others. */
 static int mount_nodes(const struct spec_args *a, bool planned, const json_t *taken, json_t *mounts, json_t *added)
 {
     if (a->devices)
@@ -380,8 +379,8 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     }
 }
 
-/* Warns of the container's own limit, against which the kernel charges an application's registrations. The broker
- * cannot see this limit. */
+/* Warns if the container lacks CAP_IPC_LOCK and its own RLIMIT_MEMLOCK, against which the kernel charges an
+ * application's registrations, is finite or not set. The broker cannot see this limit. */
 static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");

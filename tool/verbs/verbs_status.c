@@ -20,7 +20,7 @@
 #define ANSWER_MAX (1u << 20)
 
 /* Returns a broker's answer, or NULL with hw_error(). Sets *gone if nothing listens on the socket, because the broker
- * has died. */
+ * has ended. */
 static json_t *ask_broker_status(int dir, const char *name, bool *gone)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The data of `hawser mesh` about a cluster: nodes, and samples of measurements between them. The lead (mesh_lead.c)
- * fills in the data, or mesh_json.c reads them from a file. The judge (mesh_judge.c) derives findings from the data.
+ * fills in the data, or mesh_json.c reads the data from a file. The judge (mesh_judge.c) derives findings from the
+ * data.
  */
 #ifndef HW_MESH_H
 #define HW_MESH_H
@@ -62,7 +63,7 @@ struct mesh {
     struct mesh_fault *fault;
     size_t n_faults, cap_faults;
     uint64_t checked;                /* bytes that were compared with the expected data */
-    double bisection_GBps, all_GBps; /* of all nodes together; 0 if not measured */
+    double bisection_GBps, all_GBps; /* rates of all nodes together; 0 if not measured */
     uint32_t rounds, of_rounds;      /* number of measured rounds and of all rounds */
     double seconds;
     char date[32], what[160]; /* for reports: time and options of the run */

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define IDLE_PEERS 3 /* minimum number of peers, if there are as many, for a finding that a NIC carries nothing */
+#define IDLE_PEERS 3 /* an idle NIC is reported only if its node has sent data to this many nodes, or to all others */
 #define CORRUPT    3 /* minimum number of pairs with wrong bytes for which their common node is reported */
 
 int mesh_find(struct mesh_findings *out, const struct mesh_finding *f)

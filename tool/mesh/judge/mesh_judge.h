@@ -27,7 +27,7 @@ enum mesh_fault_kind {
     MESH_F_SOME,   /* slow with only some of the other nodes */
     MESH_F_SPEED,  /* link speed differs from that of most NICs of this name */
     MESH_F_MTU,    /* MTU differs from that of most NICs of this name */
-    MESH_F_ERRORS, /* driver counted many more errors than on other NICs of this name */
+    MESH_F_ERRORS, /* driver counted many more errors than for other NICs of this name */
     /* faults that involve several nodes */
     MESH_F_RAIL,   /* a rail is slow on all nodes */
     MESH_F_PATH,   /* a path between two nodes is slow */

@@ -26,7 +26,8 @@ static bool is_about(const struct mesh_finding *f, const struct mesh_sample *s)
     return f->what == MESH_F_SENDS ? out : f->what == MESH_F_RECEIVES ? in : out || in;
 }
 
-/* Stores the value of a sample in room if the sample concerns f. Returns the number of values stored. */
+/* If the sample is of kind s->proof and concerns f, stores the logarithm of its ratio to the usual value in room.
+ * Returns the number of values stored. */
 static size_t collect(struct series *s, const struct mesh_sample *sample, const struct mesh_finding *f, double *room)
 {
     int g = series_is_proof(s, sample) && is_about(f, sample) ? series_group(s, sample) : -1;

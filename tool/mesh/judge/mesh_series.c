@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define SIGMA      1.4826 /* converts a median of deviations to the standard deviation of a normal distribution */
+#define SIGMA      1.4826 /* converts a median of absolute deviations to the standard deviation of a normal distribution */
 #define MEDIAN_SD  1.2533 /* a median's standard deviation, relative to that of a mean of as many values */
 #define FEW        5.0
 #define TAIL       20

@@ -11,10 +11,10 @@
 enum { SENDS, RECEIVES, SIDES };
 
 struct point {
-    uint32_t port[SIDES]; /* the sender's and the receiver's */
+    uint32_t port[SIDES]; /* ports of the sender and the receiver */
     uint16_t group;
     bool slow;      /* explained by a port in `named` */
-    double y, rest; /* series_log() of the value; the same without the group's median */
+    double y, rest; /* series_log() of the value; the same minus the group's median */
     double best;    /* the largest of y and the logarithms of repeated measurements */
 };
 
@@ -22,7 +22,7 @@ struct group {
     uint32_t from, to; /* hashes of the NICs' names */
     bool same_rack;
     double median;
-    double usual; /* usual value of the samples of kind `proof` */
+    double usual; /* series_log() of the usual value of the samples of kind `proof` */
 };
 
 struct series {

@@ -20,7 +20,7 @@
 #define GREETING "hawser-mesh-agent"
 #define GREET_MS 30000
 #define END_MS   10000 /* ms for the agents to end */
-#define LOST_MS  1000  /* the same if a rank is lost: a hung process does not end by itself */
+#define LOST_MS  1000  /* ms for the agents to end if a rank is lost: a hung process does not end by itself */
 #define WORDS    64
 #define LINE     4096
 #define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"
@@ -129,8 +129,8 @@ static const char *get_bare_name(const struct host *h)
 
 /* ---- agents ------------------------------------------------------------------------------------- */
 
-/* Builds the command line: the words of --ssh with {} replaced with the host's name, the program, and its options. The
- * caller frees the strings. */
+/* Builds the command line: the program and its options, after the words of --ssh, in which {} is replaced with the
+ * host's name. The caller frees the strings. */
 static int make_command(const struct starter *s, const struct host *h, const char *const *args, char *argv[WORDS])
 {
     HW_AUTO_FREE char *text = strdup(s->o->ssh ? s->o->ssh : SSH);
@@ -206,7 +206,8 @@ static bool hear_greeting(struct host *h)
     return true;
 }
 
-/* Waits up to GREET_MS for the greetings of all hosts. Returns how many arrived. */
+/* Waits up to GREET_MS for the greetings of all hosts, and reports each host without a greeting. Returns how many
+ * greetings arrived. */
 static uint32_t hear_greetings(struct starter *s)
 {
     const uint64_t end = hw_deadline(GREET_MS);
@@ -307,7 +308,7 @@ static int read_results(struct starter *s, struct mesh *m)
     if (!f)
         return hw_fail(-errno, "reading rank 0's output: %s", strerror(errno));
     int e = pthread_create(&watch, NULL, end_at_signal, first);
-    /* a signal must not interrupt the reading of the results that rank 0 reports because of it */
+    /* a signal must not interrupt the reading of the results that rank 0 reports because of the signal */
     sigset_t signals, old;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

@@ -3,8 +3,8 @@
  * `hawser mesh --hosts`: the starter runs `hawser mesh --agent` on each host by ssh. An agent first prints a greeting
  * line on its standard output. The starter writes the agent's settings, the key first, to the agent's standard input,
  * so that no command line shows them: lines NAME=VALUE for its environment, up to an empty line. The agent ends when
- * its standard input does. Rank 0 runs on the first host of the file whose agent greets, and the starter reads the JSON
- * lines that rank 0 prints.
+ * its standard input does. Rank 0 runs on the first host of the file whose agent prints the greeting, and the starter
+ * reads the JSON lines that rank 0 prints.
  */
 #ifndef HW_MESH_HOSTS_H
 #define HW_MESH_HOSTS_H
@@ -22,7 +22,7 @@ int mesh_hosts_run(const struct mesh_hosts *h, const char *const *args, struct m
 /* Runs in an agent: sends the greeting, and sets the environment variables that standard input contains. Fails with
  * -EPROTO, -EPIPE or -ENOMEM. */
 int mesh_take_orders(void);
-/* Starts a thread that sends SIGTERM to the process at the end of standard input. */
+/* Starts a thread that waits for the end of standard input, and then sends SIGTERM to this process. */
 void mesh_follow_starter(void);
 
 #endif

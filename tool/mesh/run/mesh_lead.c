@@ -17,7 +17,7 @@
 #define KNOCK_MS 1000
 #define EVENTS   64
 #define LEAVE_MS 5000  /* ms to wait for the final messages of ranks */
-#define HURRY_MS 500   /* ms to wait after an interrupt; a launcher may kill this process soon */
+#define HURRY_MS 500   /* ms to wait for them after an interrupt: a launcher may kill this process soon */
 #define SLACK_MS 20000 /* ms beyond the expected time of an order, after which the lead gives up on the rank */
 #define HOPELESS 3     /* a node is left out after this many failed pairs in a row */
 
@@ -37,7 +37,8 @@ static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
     return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL;
 }
 
-/* Marks a rank as lost, so that the lead stops waiting for the rank. */
+/* Closes the connection to a rank. If the rank takes part and has not left, also marks its node as lost, and reports
+ * this. */
 static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state, const char *why)
 {
     struct mesh_node *node = get_node(l, r);
@@ -327,7 +328,8 @@ static struct mesh_order make_order(const struct lead *l, enum mesh_what what, u
                                .gpu = o->has_gpu ? (uint16_t)o->gpu : TP_HOST};
 }
 
-/* Waits until all orders are answered. Gives up on ranks that do not answer in time. */
+/* Waits until all orders are answered, an error occurs, or this process is interrupted. Gives up on ranks that do not
+ * answer in time. */
 static int await_answers(struct lead *l, const struct mesh_order *o)
 {
     const uint64_t rails = o->what == MESH_RAILS ? TP_MAX_NICS : 1;

@@ -289,7 +289,7 @@ void mesh_link_close(struct mesh_link *l)
     *l = (struct mesh_link){0};
 }
 
-/* Connects to the target of the order, unless l is already connected to it. */
+/* Connects l to the target of the order, unless l is already connected to it. Closes an earlier connection. */
 static int open_link(hawser *h, struct mesh_link *l, const struct mesh_target *to)
 {
     if (l->to.port == to->port && strcmp(l->to.addr, to->addr) == 0 && hawser_peer_state(l->there.peer) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what the ranks measure: rounds, loads, and outliers again. */
+/* Decides what the ranks measure: rounds of all pairs, loads, and repeated measurements of outliers. */
 #include "tool/mesh/run/mesh_lead.h"
 #include "tool/report/output.h"
 #include "tool/tool.h"
@@ -109,7 +109,7 @@ static int by_pair(const void *a, const void *b)
     return x->a != y->a ? (x->a < y->a ? -1 : 1) : x->b != y->b ? (x->b < y->b ? -1 : 1) : 0;
 }
 
-/* Lists the pairs of the suspects of one kind, each once. Returns their number. */
+/* Lists the pairs of the suspects of one kind whose nodes both take part, each pair once. Returns their number. */
 static size_t list_suspects(const struct lead *l, const struct mesh_findings *found, enum mesh_kind kind,
                             struct mesh_pair *todo)
 {

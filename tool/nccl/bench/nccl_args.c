@@ -99,7 +99,7 @@ static int parse_sockets(void *args, const char *text)
     return 0;
 }
 
-/* Stores the map on one line, as knob rails accepts it, so that ranks on other hosts need no file. */
+/* Stores the map on one line, as the knob rails accepts it, so that ranks on other hosts need no file. */
 static int parse_rails(void *args, const char *text)
 {
     struct nb_args *a = args;

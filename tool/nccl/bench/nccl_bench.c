@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CMD        NB_CMD
-#define BYTES      (1ull << 30) /* bytes of all iterations of a size by default, within ITERS_MIN and ITERS_MAX */
+#define BYTES      (1ull << 30) /* iterations of a size by default: BYTES / size, but ITERS_MIN to ITERS_MAX */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
 #define WARMUP_MIN 3

@@ -69,8 +69,8 @@ void nb_count_since(struct nb_counts *c, struct nb_counts *before);
 struct nb_reply {
     int32_t rc; /* 0, or -errno with the reason in text */
     int32_t version;
-    double seconds, cpu;          /* of all iterations; cpu is that of the whole process over the same time */
-    double first_op;              /* seconds of the communicator's first operation of this kind; 0 if not measured */
+    double seconds, cpu; /* duration of all iterations, and the process's CPU time in this period, in seconds */
+    double first_op;     /* seconds of the communicator's first operation of this kind; 0 if not measured */
     uint64_t checked, bad, first; /* numbers of elements; index of the first wrong element */
     struct nb_counts counts;      /* NB_RUN: increase during the run */
     uint8_t uid[NB_UID];
@@ -223,7 +223,7 @@ int nb_raw_run(uint32_t streams, double *GBps);
 /* Return medians over the rounds, or NAN if nothing was measured. */
 double nb_us(const struct nb_cell *c);
 double nb_cpu_per_GB(const struct nb_cell *c, uint64_t size);
-/* Also returns NAN if no first operation was measured in this row. */
+/* Also returns NAN if no first operation was measured in this cell. */
 double nb_first_ms(const struct nb_cell *c);
 void nb_print(FILE *out, const struct nb_table *t);
 void nb_print_nics(FILE *out, const struct nb_table *t);

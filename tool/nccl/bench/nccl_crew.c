@@ -343,7 +343,7 @@ static int fail_late_ranks(const struct nb_crew *c, const struct nb_order *o, in
                    order_text(o, what, sizeof what));
 }
 
-/* Waits for the replies of the first n ranks. */
+/* Waits up to ms for the replies of the first n ranks. */
 static int collect_rank_replies(struct nb_crew *c, unsigned n, const struct nb_order *o, int ms)
 {
     uint64_t deadline = hw_deadline(ms);
@@ -392,8 +392,8 @@ int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
     return run_rank_order(c, c->n, o, ms);
 }
 
-/* Fails if NCCL does not use its sockets where they were requested, or uses a built-in network instead of a plugin,
- * because the results would be those of the other network. */
+/* Fails if a rank does not report its network, or if NCCL does not use its sockets where they were requested, or uses a
+ * built-in network instead of a plugin, because the results would be those of the other network. */
 static int check_networks(struct nb_crew *c, const struct nb_config *config)
 {
     for (unsigned i = 0; i < c->n; i++) {

@@ -353,7 +353,7 @@ static int hear_probe(const struct nb_hosts *hosts, unsigned host, struct nb_mem
     return p->gpus == 0 ? hw_fail(-ENODEV, "host %s has no GPU", hosts->host[host]) : 0;
 }
 
-/* Assigns different GPUs to the hosts of one node, if each host also sees the GPUs of the others. */
+/* Chooses the host's GPU. The hosts of one node get different GPUs if each of them sees enough GPUs. */
 static void choose_gpu(struct nb_hosts *hosts, unsigned host, int gpus)
 {
     int before = 0;

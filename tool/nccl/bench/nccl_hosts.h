@@ -98,8 +98,8 @@ int nb_agent_start(struct nb_member *m, const struct nb_hosts *hosts, unsigned h
 /* Starts argv with a socket as standard input and output, and a pipe as standard error. Returns 0 or -errno. */
 int nb_agent_process(char **argv, pid_t *pid, int *fd, int *err);
 int nb_agent_ask(struct nb_member *m, enum nb_ask_type type, const struct nb_items *items);
-/* Closes the agent's standard input, waits up to ms for the agent to exit, then kills it. If show is set, prints its
- * last output to standard error. Returns the wait status. */
+/* Closes the agent's standard input, waits up to ms for the agent to exit, and kills the agent if it has not. If show
+ * is set, prints the agent's last output to standard error. Returns the wait status. */
 int nb_agent_end(struct nb_member *m, int ms, bool show);
 
 /* Runs an agent. Returns the exit code. */

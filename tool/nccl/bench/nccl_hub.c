@@ -90,7 +90,7 @@ static void give_output(int fd, const uint8_t *at, size_t len)
 }
 
 /* Receives one message of a command, with the seat's number and four descriptors, and requests an agent from the seat.
- * Ignores incomplete messages, and closes their descriptors. */
+ * Ignores a message that is incomplete or for which no tube is free, and closes its descriptors. */
 static void answer_door(struct hub *b)
 {
     uint32_t seat = UINT32_MAX;
@@ -112,7 +112,7 @@ static void answer_door(struct hub *b)
         end_tube(t, 255 << 8, hw_error());
 }
 
-/* Forwards a command's input to its agent, or reports that the command has ended. */
+/* Forwards a command's input to its agent. If the command has ended, orders the seat to kill the agent. */
 static void serve_tube(struct hub *b, struct tube *t, bool ended, bool readable)
 {
     hawser_peer *p = b->met[t->seat].peer;
@@ -255,7 +255,8 @@ static void poll_all(struct hub *b, int event)
         answer_door(b);
 }
 
-/* Serves requests until the supervisor has exited. Returns its wait status. */
+/* Serves requests until the supervisor has exited or, after a signal, LEAVE_MS have passed. Returns the supervisor's
+ * wait status. */
 static int serve_supervisor(struct hub *b, pid_t *pid)
 {
     const int event = hawser_eventfd(b->h);

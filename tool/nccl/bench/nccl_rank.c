@@ -390,7 +390,7 @@ int nb_rank(const char *told, const char *nccl)
     int ready = open_rank_gpu(&k);
     if (ready == 0)
         ready = load_nccl(&k);
-    /* An error so far is the reply to every order. */
+    /* If the set-up has failed, its error is the reply to every order. */
     while (o.type != NB_END && recv(k.fd, &o, sizeof o, 0) == sizeof o) {
         struct nb_reply r = {.rc = ready};
         if (ready == 0)
