@@ -27,7 +27,7 @@ static int become_daemon_user(const char *user)
     const struct passwd *u = getpwnam(user);
     if (!u)
         return hw_fail(-EINVAL, "unknown user '%s'", user);
-    /* Capabilities are kept when the user changes. hd_guard_caps() drops them afterwards. */
+    /* Keep the capabilities when the user changes. hd_guard_caps() then drops all but CAP_NET_ADMIN. */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(u->pw_gid, u->pw_gid, u->pw_gid) || setresuid(u->pw_uid, u->pw_uid, u->pw_uid))
         return hw_fail(-errno, "cannot change to user %s: %s", user, hw_errno_text(errno));

@@ -120,7 +120,7 @@ struct hw_lab_node {
 
 struct hw_lab_info {
     char name[HW_LAB_NAME_MAX + 1];
-    bool user; /* in a user namespace that a process keeps */
+    bool user; /* in a user namespace, which the process hawser-lab keeps alive */
     unsigned nodes;
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };

@@ -60,7 +60,7 @@ static unsigned count_names(const char *name)
     return HW_MAX(n, 1u);
 }
 
-/* Counts the processes that may run on the same CPUs, this process included. */
+/* Returns the number of processes with this plugin that share this process's CPUs, this process included. */
 static unsigned count_sharing(void)
 {
     char name[64];

@@ -14,8 +14,8 @@
  * the user's settings. */
 const struct hn_param hn_params[] = {
     {SET("NCCL_NTHREADS", "512"),
-     "NCCL halves the GPU threads of a channel if a NIC is slower than the GPU's link, but the copies need these "
-     "threads",
+     "by default, NCCL halves the GPU threads of a ring's channels if all channels together carry at most 12 GB/s, but "
+     "the copies need these threads",
      {NULL}},
     {SET("NCCL_BUFFSIZE", "8388608"), "messages of 2 MiB instead of 1 MiB in a ring", {NULL}},
     /* 2 MiB would be too large: the size of NCCL's shared buffer pool, 64 channels * 16 steps * 2 MiB, would overflow

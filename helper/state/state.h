@@ -86,8 +86,8 @@ void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct h
 void hd_state_free(struct hd_state *s);
 /* Frees NICs and rules without changing the kernel's settings. */
 void hd_state_forget(struct hd_state *s);
-/* Handle requests to bind and to steer. Set the members of the reply from id on, or fail with -errno and undo their
- * changes. dmabuf is the descriptor of the request if f says that it is a dma-buf. */
+/* Handle requests to bind and to steer. Set the members id to page of the reply, or undo their changes and fail
+ * with -errno. dmabuf is the request's descriptor, and is valid only if f->rc is 0. */
 int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
             int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a);
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,

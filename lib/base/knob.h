@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The single table of the library's knobs, with name, type, default, bounds, unit and documentation. The environment
- * (HAWSER_<NAME>), the tool's --knob NAME=VALUE, hawser_options.knobs and the man page use this table.
+ * The library's knobs. A single table in knob.c has the name, type, default, bounds, unit and documentation of each.
+ * The environment (HAWSER_<NAME>), the tool's --knob NAME=VALUE, hawser_options.knobs and the man page use this table.
  */
 #ifndef HW_KNOB_H
 #define HW_KNOB_H

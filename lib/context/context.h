@@ -306,7 +306,8 @@ void hw_ways_arrive(struct hw_task *t);
 /* Handles the loss of a rail's connections before the handshake of the transports has ended. */
 void hw_way_failed(struct hw_way *w, int why);
 
-/* ---- handshake of the transports (meeting.c): with the role of the peer's home --------------------------------- */
+/* ---- handshake of the transports (meeting.c): called with the role of the peer's home driver
+ * --------------------------------- */
 
 /* Runs the transports' handshake on the sockets fd[0, n), after which the rail starts. On the client, theirs is the
  * server's last word. Takes ownership of each socket and sets its fd[k] to -1. After a failure, the caller closes the

@@ -22,7 +22,7 @@
 
 /* Callbacks into the layer above. */
 struct hw_session_ops {
-    /* On a rail's loop, like the members of the same name in struct hw_rail_ops. */
+    /* Called on a rail's loop. They do the same as the members of the same name in struct hw_rail_ops. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
     /* Called on the home loop for a parcel that waits for a rail, at the end of each round of hw_session_let_go().
@@ -50,8 +50,8 @@ struct hw_session_ops {
     /* Called on the home loop when a rail is down, unless the session is dead, so that the server may answer a client
      * that waits. */
     void (*down)(void *up, unsigned rail);
-    /* Called on the home loop when the session has died with this error, because a last word of the peer is impossible.
-     */
+    /* Called on the home loop when the session has died with this error, because the peer sent an invalid last word
+     * (with an impossible count). */
     void (*died)(void *up, int why);
     /* Called on the home loop if the session is dead and the peer may not have received this parcel. */
     void (*lost)(void *up, struct hw_parcel *p);

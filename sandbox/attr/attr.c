@@ -203,7 +203,7 @@ int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys)
     *k = (struct sb_attr_kernel){.rt = rt, .genl.nl.fd = -1, .sock = -1, .sys = sys};
     k->sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (k->sock < 0)
-        return hw_fail(-errno, "opening a socket for queries about network devices: %s", strerror(errno));
+        return hw_fail(-errno, "opening a socket for ethtool requests: %s", strerror(errno));
     return hw_genl_open(&k->genl, NULL);
 }
 

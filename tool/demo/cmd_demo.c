@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser demo: runs two labs. The first lab has two nodes with four NICs each, of which one is slow. There the demo
- * runs a benchmark that alternates with plain sockets, a benchmark of lists, with --kv-push a KV cache transfer through
- * NIXL, and a drill in which a NIC goes down and comes back up. In the second lab, of eight nodes, mesh finds the one
- * bad NIC. */
+ * runs a benchmark that alternates between hawser and plain sockets; a benchmark of lists; a KV cache transfer through
+ * NIXL, if --kv-push was given; and a drill in which a NIC goes down and comes back up. In the second lab, of eight
+ * nodes, mesh finds the one bad NIC. */
 #include "tool/demo/demo.h"
 
 #include "base/size.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of what drivers need to place payload in device memory, and of NICs that reach their peers by
- * routes. Files and line numbers are from Linux 7.3.4. helper/state/split.c handles the same cases. */
+/* Doctor's checks of what drivers need to place payload in device memory (helper/state/split.c changes the same
+ * settings), and of NICs that reach their peers by routes. Files and line numbers are from Linux 7.3.4. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 

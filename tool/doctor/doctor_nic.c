@@ -226,7 +226,8 @@ void dr_nic_hawserd(struct dr_report *d)
 static void ntuple_of(struct dr_report *d, const struct dr_nic *n)
 {
     if (n->ntuple < 0)
-        dr_say(d, DR_SKIP, n->name, "the driver does not report n-tuple filters: %s", hw_errno_text(-n->ntuple));
+        dr_say(d, DR_SKIP, n->name, "the driver does not report whether n-tuple filters are on: %s",
+               hw_errno_text(-n->ntuple));
     else if (n->ntuple && n->rules < 0)
         dr_say(d, DR_SKIP, n->name, "n-tuple filters are on, but the driver does not report the rules: %s",
                hw_errno_text(-n->rules));

@@ -320,7 +320,7 @@ static const struct tool_action actions[] = {
     {"list", lab_list, "show labs, nodes and NICs"},
     {"exec", lab_exec, "run a command in a node"},
     {"link", lab_link, "bring a NIC up, or take it down"},
-    {"rate", lab_rate, "change a NIC's rate: 250mbit, 1.5gbit, none"},
+    {"rate", lab_rate, "change a NIC's rate, such as 250mbit or 1.5gbit; none: no limit"},
     {0},
 };
 

@@ -123,7 +123,8 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
     m->depth = plan->depth;
     if (plan->blocks > 1 && !(m->vec = calloc(plan->blocks, sizeof *m->vec)))
         return hw_no_memory("a list of %u pieces", plan->blocks);
-    /* Use enough slots to exceed the caches, within the memory limit, and at least as many as a requested depth. */
+    /* Use enough slots to exceed the caches, or up to 32 if they fit into the memory limit. If a depth was requested,
+     * use at least that many slots. */
     uint64_t slots = HW_MAX(MEASURE_FRESH / stride, HW_MIN(MEASURE_MEMORY / stride, 32u));
     slots = HW_MIN(HW_MAX(slots, 1u), (uint64_t)TP_MAX_SLOTS);
     if (plan->depth_given)

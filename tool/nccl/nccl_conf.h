@@ -13,8 +13,9 @@
 #define NCCL_OUR_NAME  "hawser"
 #define NCCL_CONFLICTS 32
 
-/* Reads NCCL's configuration files into the environment, as NCCL does: NCCL_CONF_FILE or ~/.nccl.conf, then
- * /etc/nccl.conf. Never overrides a variable that is set. Only the first call has an effect. */
+/* Reads NCCL's configuration files into the environment in NCCL's order: NCCL_CONF_FILE or $HOME/.nccl.conf, then
+ * /etc/nccl.conf. NCCL itself takes the home folder from the password database. Never overrides a variable that is set.
+ * Only the first call has an effect. */
 void nccl_conf_read(void);
 /* Returns where a variable was set: "the environment", or the path of a file. */
 const char *nccl_conf_where(const char *name);

@@ -59,7 +59,7 @@ static int take_and_write(const char *dir, const char *out, bool no_addresses)
         rc = out ? sandbox_save(&s, out) : sbx_snapshot_write(&s, stdout);
     if (rc == 0 && s.skipped)
         fprintf(stderr, "hawser sandbox snapshot: %zu device%s left out\n", s.skipped,
-                s.skipped == 1 ? " with an invalid name was" : "s with invalid names were");
+                s.skipped == 1 ? " with an invalid name or path was" : "s with invalid names or paths were");
     sbx_snapshot_free(&s);
     return rc < 0 ? tool_fail("sandbox snapshot", "%s", hw_error()) : TOOL_OK;
 }

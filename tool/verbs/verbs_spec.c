@@ -225,7 +225,8 @@ static int mount_named(const struct spec_args *a, json_t *mounts, json_t *added)
     return rc;
 }
 
-/* Mounts the uverbs devices that the container had before, from its author or from `hawser sandbox spec`. */
+/* Adds mounts for the uverbs devices that take_devices() removed from the spec. The author of the spec or `hawser
+ * sandbox spec` had listed them. */
 static int mount_taken(const struct spec_args *a, const json_t *taken, json_t *mounts, json_t *added)
 {
     int rc = 0;

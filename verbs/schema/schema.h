@@ -27,7 +27,8 @@ enum vb_kind {
     VB_HANDLE_NEW, /* number of a new object, which the kernel writes to `data` */
     VB_FD,         /* file descriptor of an object such as a completion channel, in data_s64 */
     VB_FD_NEW,     /* new file descriptor, which the kernel writes to `data` */
-    VB_RAW_FD      /* any file descriptor of the application, such as a dma-buf, in `data`; -1 may be a probe */
+    VB_RAW_FD      /* any file descriptor of the application, such as that of a dma-buf, in `data`; -1 is passed on
+                      unchanged, because libraries probe for the method with it */
 };
 
 struct vb_attr_rule {

@@ -53,8 +53,8 @@ static int send_bytes(int fd, const void *p, size_t n)
     return 0;
 }
 
-/* Reads until hs->want bytes have arrived. Returns 0 then, and -EAGAIN before. Never reads more, because the following
- * bytes belong to the user of the connection. */
+/* Reads up to hs->want bytes without waiting. Returns 0 once all of them have arrived, -EAGAIN until then, or another
+ * negative errno. Never reads more, because the following bytes belong to the user of the connection. */
 static int receive_bytes(struct hw_hs *hs, int fd)
 {
     while (hs->have < hs->want) {

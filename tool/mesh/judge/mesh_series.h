@@ -28,8 +28,8 @@ struct group {
 struct series {
     const struct mesh *m;
     enum mesh_kind kind;
-    /* Kind of the samples that confirm a suspicion. Shares of transfers over all NICs vary with other load of the node,
-     * so a NIC that is an outlier among the shares is measured alone. */
+    /* Kind of the samples that confirm a suspicion. In a transfer over all NICs, the share of each NIC varies with
+     * other load on the node, so a NIC whose share is an outlier is measured alone. */
     enum mesh_kind proof;
     bool nics;
     struct point *p;

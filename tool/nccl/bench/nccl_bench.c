@@ -98,7 +98,7 @@ struct bench_run {
     struct report_files files;
     struct nb_start start;
     struct nb_hosts hosts;
-    bool on_hosts;                                 /* ranks run on hosts or in a launcher's processes */
+    bool on_hosts; /* ranks run on the hosts of --hosts or in a launcher's processes; if not, all run on this host */
     struct nb_config config[CONFIGS + NB_SOCKETS]; /* configurations to measure */
     bool failed[CONFIGS + NB_SOCKETS], own_failed;
     bool left_badly; /* ranks of some round did not exit cleanly */

@@ -48,7 +48,7 @@ struct np_options {
     unsigned newest;             /* newest table version to use, or 0 for v12 */
     const char *trace;           /* file to which plugin calls are appended (trace.h), or NULL or "" for none */
     bool trace_polls;            /* also trace polls without a result */
-    int unpack;                  /* enum hw_gather_way: method for reordering scattered GPU memory */
+    int unpack;      /* enum hw_gather_way: how to gather received fragments that are scattered in GPU memory */
     bool one_thread; /* make only one plugin call at a time, unless the quirk has setup_threads; a connect or accept
                         that sleeps then blocks all connections */
     bool again;      /* another process of a plugin whose environment was already reported */

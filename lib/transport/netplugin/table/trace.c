@@ -211,7 +211,8 @@ void np_trace_again(const void *at)
         return;
     pthread_mutex_lock(&trace.lock);
     struct thing **t = find_trace_slot(at);
-    if (!*t && (*t = calloc(1, sizeof(**t)))) /* a handle, because the connection does not exist yet */
+    if (!*t && (*t = calloc(1, sizeof(**t)))) /* the handle of a connect(): there is no entry yet, because the
+                                                 connection does not exist */
         (*t)->at = at;
     if (*t)
         (*t)->again++;
