@@ -103,7 +103,7 @@ static const struct opt rows[] = {
 int sandbox_sysfs_main(int argc, char **argv)
 {
     static const struct opts o = {.cmd = CMD,
-                                  .args = "{--out DIR | --fuse DIR | --nccl-topo FILE} [OPTION...]",
+                                  .args = "{--out DIR|--fuse DIR|--nccl-topo FILE} [OPTION...]",
                                   .about =
                                       "Rebuilds the sysfs that a container with the planned NICs and GPUs should see.",
                                   .rows = rows};
