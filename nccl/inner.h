@@ -165,8 +165,8 @@ struct hn_comm {
     bool failed;      /* an error was reported to NCCL */
     unsigned at;      /* index of the request to try first */
     hawser_op *hello; /* outgoing only: the operation that sends the hello */
-    pthread_mutex_t
-        mu; /* guards req: NCCL deregisters memory in a different thread from the one in which it posts and tests */
+    /* guards req: NCCL deregisters memory in a different thread from the one in which it posts and tests */
+    pthread_mutex_t mu;
     struct hn_req req[HN_REQUESTS];
 };
 

@@ -37,8 +37,8 @@ struct hw_driver {
     uint32_t watches, watch_free;
     struct hw_source *quick; /* last source with look() that had data, or NULL */
     unsigned looks;          /* number of polls while quick was not NULL */
-    atomic_ullong
-        spent; /* time spent on work, in ns, counted only if busy is not 0; written only by the holder of the role */
+    /* time spent on work, in ns, counted only if busy is not 0; written only by the holder of the role */
+    atomic_ullong spent;
     unsigned misses, skips;   /* used by the leader: consecutive unsuccessful polls, and number of waits that will still
                                  skip polling */
     atomic_uint asleep;       /* number of threads that block in epoll_wait() or are about to */

@@ -102,24 +102,6 @@ void hw_rail_ask(struct hw_rail *r)
     hw_loop_post(r->loop, &r->work);
 }
 
-bool hw_rail_distrust(struct hw_rail *r, uint64_t since)
-{
-    uint64_t quiet = atomic_load(&r->quiet);
-    if (atomic_load(&r->heard) >= since)
-        return false;
-    while (quiet < since && !atomic_compare_exchange_weak(&r->quiet, &quiet, since))
-        ;
-    hw_rail_ask(r);
-    return true;
-}
-
-bool hw_rail_is_sound(const struct hw_rail *r)
-{
-    return !atomic_load_explicit(&r->suspect, memory_order_relaxed) &&
-           atomic_load_explicit(&r->heard, memory_order_relaxed) >=
-               atomic_load_explicit(&r->quiet, memory_order_relaxed);
-}
-
 /* ---- time of the peer's last sign of life ----------------------------------------------------------- */
 
 static uint64_t get_heard(const struct hw_rail *r)
@@ -130,6 +112,23 @@ static uint64_t get_heard(const struct hw_rail *r)
 static void note_heard(struct hw_rail *r)
 {
     atomic_store_explicit(&r->heard, r->loop->now, memory_order_relaxed);
+}
+
+bool hw_rail_distrust(struct hw_rail *r, uint64_t since)
+{
+    uint64_t quiet = atomic_load(&r->quiet);
+    if (get_heard(r) >= since)
+        return false;
+    while (quiet < since && !atomic_compare_exchange_weak(&r->quiet, &quiet, since))
+        ;
+    hw_rail_ask(r);
+    return true;
+}
+
+bool hw_rail_is_sound(const struct hw_rail *r)
+{
+    return !atomic_load_explicit(&r->suspect, memory_order_relaxed) &&
+           get_heard(r) >= atomic_load_explicit(&r->quiet, memory_order_relaxed);
 }
 
 /* ---- callbacks of links ----------------------------------------------------------------------------- */

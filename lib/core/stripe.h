@@ -34,13 +34,13 @@ struct hw_stripe {
     uint64_t best_rate;       /* highest rate of all live rails */
     uint64_t all_rates;       /* sum of the rates */
     uint64_t all_in_flight;   /* sum of the bytes in flight */
-    uint64_t
-        like_in_flight; /* bytes in flight on the pairs of NICs with a rail for which hw_stripe_is_like() is true */
-    unsigned like;      /* number of these pairs */
-    uint64_t left;      /* bytes of the operation that no rail has taken yet */
-    uint64_t behind;    /* bytes of all later operations */
-    uint64_t total;     /* bytes of the whole operation */
-    unsigned rails;     /* number of rails with a rate, always counting this rail */
+    /* bytes in flight on the pairs of NICs with a rail for which hw_stripe_is_like() is true */
+    uint64_t like_in_flight;
+    unsigned like;   /* number of these pairs */
+    uint64_t left;   /* bytes of the operation that no rail has taken yet */
+    uint64_t behind; /* bytes of all later operations */
+    uint64_t total;  /* bytes of the whole operation */
+    unsigned rails;  /* number of rails with a rate, always counting this rail */
     uint64_t min_chunk, max_chunk;
 };
 

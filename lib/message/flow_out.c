@@ -472,10 +472,8 @@ static void refuse_serve(struct hw_chunk *chunk, int why)
     pthread_mutex_unlock(&p->lock);
     if (told)
         end_chunk(chunk);
-    else
-        hw_session_send(
-            &p->session, 0,
-            &chunk->parcel); /* out of memory: the parcel is queued again, so that this function is called again */
+    else /* out of memory: the parcel is queued again, so that this function is called again */
+        hw_session_send(&p->session, 0, &chunk->parcel);
 }
 
 /* Handles a failed access to the parcel's memory. hw_error() has the reason. */

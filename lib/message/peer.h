@@ -96,8 +96,8 @@ struct hw_control {
     uint64_t a, b, c, d;
     struct hw_note *note; /* NOTE and EAGER: the payload */
     struct hw_op *op;     /* NOTE and BYE: the operation that this message belongs to, or NULL; protected by the lock */
-    struct hw_op
-        *within; /* operation that contains this message and is referenced by it, or NULL if the message is allocated */
+    /* operation that contains this message and is referenced by it, or NULL if the message is allocated */
+    struct hw_op *within;
 };
 
 /* A part of an operation that fits into one frame. */

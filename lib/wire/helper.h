@@ -35,8 +35,8 @@ struct hw_helper_request {
     uint32_t id;               /* STEER, RELEASE: never 0 */
     uint32_t count;            /* BIND_RX: 1 to HW_HELPER_QUEUES */
     char nic[HAWSER_NIC_NAME]; /* BIND_*: printable, without '/', ':' and blanks, NUL-padded */
-    uint32_t
-        page; /* BIND_RX: size of each buffer that the NIC fills, a power of two, or 0 for the kernel's page size */
+    /* BIND_RX: size of each buffer that the NIC fills, a power of two, or 0 for the kernel's page size */
+    uint32_t page;
 };
 
 struct hw_helper_reply {

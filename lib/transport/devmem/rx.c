@@ -16,8 +16,8 @@
 
 struct held {
     uint32_t token;
-    uint64_t
-        batch; /* number of the gather that reads the page; 0 if none does, UINT64_MAX if the gather has not started */
+    /* number of the gather that reads the page; 0 if none does, UINT64_MAX if the gather has not started */
+    uint64_t batch;
 };
 
 struct dm_rx {
