@@ -18,10 +18,11 @@ namespace hx
 constexpr int attend_ms = 200; /* time between two checks for peers that have connected or died */
 /* time between two checks while notifications are incomplete or unsent, and longest wait while connections are made */
 constexpr int busy_ms = 10;
-constexpr int linger_ms = 1000;        /* longest wait, before the context closes, for peers to confirm notifications */
-constexpr size_t ready_max = 64 << 20; /* once this many bytes of notifications wait for getNotifs(), no more are read */
-constexpr size_t note_cost = 128;      /* bytes added per notification when ready_max is checked */
-constexpr size_t partial_max = 64;     /* limit for the incomplete notifications of one peer */
+constexpr int linger_ms = 1000; /* longest wait, before the context closes, for peers to confirm notifications */
+/* once this many bytes of notifications wait for getNotifs(), no more are read */
+constexpr size_t ready_max = 64 << 20;
+constexpr size_t note_cost = 128;  /* bytes added per notification when ready_max is checked */
+constexpr size_t partial_max = 64; /* limit for the incomplete notifications of one peer */
 
 uint64_t now_ms()
 {
