@@ -207,12 +207,12 @@ static void test_patience(void)
     hawser_peer *peer = NULL;
     uint16_t port;
     step("an accept() that sleeps");
-    setenv(STEERING, "1500000", 1);
+    setenv(STEERING, "3000000", 1);
     hawser *a = open_context("tcpxlike"), *b = open_context("tcpxlike");
     setenv(STEERING, "0", 1);
     must(hawser_listen(b, "127.0.0.1", 0, &port));
-    is_int(hawser_connect(a, "127.0.0.1", port, NULL, 1000, &peer), 0,
-           "a caller who waits for 1 s, and 1.5 s of sleep");
+    is_int(hawser_connect(a, "127.0.0.1", port, NULL, 2500, &peer), 0,
+           "a caller who waits for 2.5 s, and 3 s of sleep");
     hawser_close(a);
     hawser_close(b);
 }

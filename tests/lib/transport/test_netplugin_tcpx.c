@@ -94,6 +94,7 @@ static void test_quirks(void)
     ok(!other->max_requests && !other->setup_threads && !other->n_env, "the last row");
     is_int(np_quirk_size(tcpx, 65536), 4 << 20, "4 MiB with a large MTU");
     is_int(np_quirk_size(tcpx, 8244), 4 << 20, "and with a gVNIC's");
+    is_int(np_quirk_size(tcpx, 5000), 2 << 20, "a packet of 5000 bytes may lie in three pages");
     is_int(np_quirk_size(tcpx, 1500), 1 << 20, "1 MiB with Ethernet's: 2048 fragments are the end");
     is_int(np_quirk_size(tcpx, 0), 512 << 10, "less with none at all");
     ok(np_quirk_size(other, 1500) == UINT32_MAX, "others have no such limit");

@@ -81,9 +81,12 @@ uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu)
     uint32_t size = q->max_size ? q->max_size : UINT32_MAX;
     if (!q->max_fragments)
         return size;
-    /* Counts two fragments for each packet, because a page may end within its payload. The 52 bytes are the IPv4 and
-     * TCP headers with timestamps. A power of two keeps the caller's chunks aligned. */
-    const uint64_t most = (uint64_t)(mtu > 576 ? mtu - 52 : 524) * (q->max_fragments / 2);
+    /* Counts the fragments of a packet: each page of its payload is one, and one more because the payload may begin
+     * within a page. The 52 bytes are the IPv4 and TCP headers with timestamps. A power of two keeps the caller's chunks
+     * aligned. */
+    const uint64_t page = 4096; /* of the plugin's receive buffer */
+    const uint64_t payload = mtu > 576 ? mtu - 52 : 524;
+    const uint64_t most = payload * (q->max_fragments / ((payload + page - 1) / page + 1));
     while (size > most)
         size = size & (size - 1) ? 1u << (31 - __builtin_clz(size)) : size / 2;
     return size;
