@@ -434,9 +434,9 @@ struct hawser_channel_stats {
     uint32_t lost;                                          /* number of times the channel died */
     /* 1 if the peer's kernel has not acknowledged data for a while. A suspect channel gets no new work. */
     uint32_t suspect;
-    uint64_t tx_bytes; /* payload bytes that the peer has confirmed; small operations (up to 8 KiB) are not counted */
-    uint64_t rx_bytes; /* payload bytes that have arrived completely; small operations are not counted */
-    uint64_t tx_chunks, rx_chunks;
+    uint64_t tx_bytes;             /* payload of operations and notifications that the peer has confirmed */
+    uint64_t rx_bytes;             /* payload of operations and notifications that has arrived completely */
+    uint64_t tx_chunks, rx_chunks; /* chunks, small operations and notifications that are counted in these bytes */
     /* frames, including control messages, that had to be sent again because this channel died, and their payload */
     uint64_t retaken_chunks, retaken_bytes;
     /* Transports devmem and netplugin, in bytes of payload: placed in device memory by the NIC or the plugin; copied by

@@ -32,9 +32,9 @@ const struct hw_metric_info hw_metrics[HW_METRICS] = {
          "copied to its destination, although the transport can place payload directly. staged: GPU memory, copied "
          "through pinned host memory. reference: sent without a copy."},
     [HW_METRIC_SENT] = {"hawser_sent_bytes_total", true, RAIL,
-                        "Payload that the peer has confirmed; counts only operations of more than 8 KiB."},
+                        "Payload of operations and notifications that the peer has confirmed."},
     [HW_METRIC_RECEIVED] = {"hawser_received_bytes_total", true, RAIL,
-                            "Payload that arrived completely; counts only operations of more than 8 KiB."},
+                            "Payload of operations and notifications that arrived completely."},
     [HW_METRIC_RESENT] = {"hawser_resent_bytes_total", true, RAIL,
                           "Payload that was sent again because a rail over this pair of NICs was lost."},
     [HW_METRIC_FAILOVERS] =

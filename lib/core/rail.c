@@ -282,7 +282,7 @@ static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_
     (void)l;
     if (in->uncounted)
         return 0;
-    if (in->bulk)
+    if (in->pay)
         count_payload(&r->counts.rx_bytes, &r->counts.rx_frames, in->pay);
     return r->ops->arrived(r->up, r, in);
 }
@@ -292,7 +292,7 @@ static void finish_rail_parcel(void *up, struct hw_link *l, void *token, uint32_
     struct hw_rail *r = up;
     struct hw_parcel *p = token;
     (void)l;
-    if (!p->small)
+    if (pay)
         count_payload(&r->counts.tx_bytes, &r->counts.tx_frames, pay);
     r->ops->done(r->up, r, p);
 }

@@ -140,8 +140,8 @@ enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 /* Totals of a rail over all its generations; without small parcels, except in lost and lost_bytes. Any thread may read
  * them. */
 struct hw_rail_counts {
-    _Atomic uint64_t tx_bytes, tx_frames; /* payload and frames that the peer has received */
-    _Atomic uint64_t rx_bytes, rx_frames; /* payload and frames that have arrived completely */
+    _Atomic uint64_t tx_bytes, tx_frames; /* frames with a payload that the peer has received, and their payload */
+    _Atomic uint64_t rx_bytes, rx_frames; /* frames with a payload that have arrived completely, and their payload */
     _Atomic uint64_t lost,
         lost_bytes; /* frames, and their payload, that the peer had not received when the rail ended */
 };

@@ -61,9 +61,11 @@ static void test_ends(void)
        "a difference keeps the counter's value before the first batch and after the last");
 }
 
-static void one(const char *what, struct tp_nic nic, uint64_t received, struct verdict want)
+#define BIG 8193 /* bytes of the smallest operation that must not be staged */
+
+static void one(const char *what, struct tp_nic nic, uint64_t received, uint64_t size, struct verdict want)
 {
-    const struct verdict v = verdict_of(&nic, 1, received);
+    const struct verdict v = verdict_of(&nic, 1, received, size);
     ok(v.device == want.device && v.staged == want.staged && v.copied == want.copied && v.passed == want.passed,
        "%s: device %llu, staged %llu, copied %llu, %s", what, (unsigned long long)v.device,
        (unsigned long long)v.staged, (unsigned long long)v.copied, v.passed ? "passed" : "not passed");
@@ -71,16 +73,17 @@ static void one(const char *what, struct tp_nic nic, uint64_t received, struct v
 
 static void test_verdicts(void)
 {
-    one("all by the NIC", nic_of(100, 100, 0), 100, (struct verdict){.device = 100, .passed = true});
-    one("tcp", nic_of(100, 0, 0), 100, (struct verdict){.staged = 100});
-    one("one byte left with the headers", nic_of(100, 99, 1), 100, (struct verdict){.device = 99, .copied = 1});
-    one("one chunk staged", nic_of(100, 60, 0), 100, (struct verdict){.device = 60, .staged = 40});
-    one("into another GPU's memory, and copied from there", nic_of(100, 100, 100), 100,
+    one("all by the NIC", nic_of(100, 100, 0), 100, BIG, (struct verdict){.device = 100, .passed = true});
+    one("tcp", nic_of(100, 0, 0), 100, BIG, (struct verdict){.staged = 100});
+    one("one byte left with the headers", nic_of(100, 99, 1), 100, BIG, (struct verdict){.device = 99, .copied = 1});
+    one("one chunk staged", nic_of(100, 60, 0), 100, BIG, (struct verdict){.device = 60, .staged = 40});
+    one("into another GPU's memory, and copied from there", nic_of(100, 100, 100), 100, BIG,
         (struct verdict){.copied = 100});
-    one("half of a lost channel's came twice", nic_of(150, 150, 0), 100,
+    one("half of a lost channel's came twice", nic_of(150, 150, 0), 100, BIG,
         (struct verdict){.device = 100, .passed = true});
-    one("what control frames carried", nic_of(0, 0, 0), 100, (struct verdict){.staged = 100, .passed = true});
-    one("nothing", nic_of(0, 0, 0), 0, (struct verdict){.passed = true});
+    one("what small operations carried", nic_of(100, 0, 0), 100, BIG - 1,
+        (struct verdict){.staged = 100, .passed = true});
+    one("nothing", nic_of(0, 0, 0), 0, BIG, (struct verdict){.passed = true});
     struct verdict all = {.passed = true}, good = {.device = 5, .passed = true}, bad = {.copied = 3};
     verdict_add(&all, &good);
     verdict_add(&all, &bad);

@@ -146,8 +146,8 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
     r->lost_channels = measure_lost(m);
     const uint64_t moved = r->sum.bytes / (ping ? 2 : 1);
     if (r->of == ROW_GPU || r->of == ROW_GPUS) {
-        r->here = verdict_of(r->sum.own, r->sum.n_own, ping || m->plan.op == TP_READ ? moved : 0);
-        r->there = verdict_of(r->sum.peer, r->sum.n_peer, m->plan.op == TP_READ ? 0 : moved);
+        r->here = verdict_of(r->sum.own, r->sum.n_own, ping || m->plan.op == TP_READ ? moved : 0, m->plan.size);
+        r->there = verdict_of(r->sum.peer, r->sum.n_peer, m->plan.op == TP_READ ? 0 : moved, m->plan.size);
     }
     fill_nics(m->s, path, n_paths, r);
 }

@@ -30,8 +30,7 @@ struct drill_fault {
 struct drill_window {
     uint64_t bytes;   /* bytes of the operations that completed in this window */
     uint64_t longest; /* duration of the longest of these operations, in ns */
-    /* Bytes of operations above 8 KiB that the peer has confirmed so far on each NIC's connections, sampled near the
-     * start of the window. */
+    /* bytes that the peer has confirmed so far on each NIC's connections, sampled near the start of the window */
     uint64_t nic[TP_MAX_NICS];
     uint64_t again; /* bytes sent again so far over all NICs, sampled at the same time */
 };

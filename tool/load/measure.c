@@ -54,8 +54,8 @@ static void nic_state(struct measure *m, double t)
     m->sampled_at = t;
 }
 
-/* Returns the bytes of payload, without operations of up to 8 KiB, that the NICs have carried so far in the direction
- * of the operation, or in both directions for a pingpong. */
+/* Returns the bytes of payload that the NICs have carried so far in the direction of the operation, or in both
+ * directions for a pingpong. */
 static double count_nic_bytes(const struct measure *m)
 {
     struct hawser_nic_stats st[TP_MAX_NICS];

@@ -3,20 +3,21 @@
 
 #include <inttypes.h>
 
-struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received)
+#define SMALL 8192 /* bytes of the largest operation that normally uses TCP with every transport, see docs/engine.md */
+
+struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received, uint64_t size)
 {
-    uint64_t device = 0, copied = 0, carried = 0;
+    uint64_t device = 0, copied = 0;
     for (size_t i = 0; i < n; i++) {
         device += nics[i].rx_device_bytes;
         copied += nics[i].rx_copied_bytes;
-        carried += nics[i].rx_bytes;
     }
     /* Data that a lost channel had carried was received twice, so the counts may exceed `received`. Data that landed in
      * another GPU's memory counts both as placed and as copied, so it is counted as copied here. */
     struct verdict v = {.copied = HW_MIN(copied, received)};
     v.device = HW_MIN(device, received - v.copied);
     v.staged = received - v.copied - v.device;
-    v.passed = v.copied == 0 && v.device >= HW_MIN(carried, received);
+    v.passed = v.copied == 0 && (v.staged == 0 || size <= SMALL);
     return v;
 }
 

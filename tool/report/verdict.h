@@ -12,11 +12,12 @@ struct verdict {
     uint64_t device; /* bytes that the NIC wrote to the GPU's memory, including gathers within the GPU */
     uint64_t staged; /* bytes received in host memory and copied by the GPU's copy engine */
     uint64_t copied; /* bytes copied by a CPU, although the NIC could have written them to the GPU's memory */
-    bool passed;     /* true if no payload on channels was staged or copied; control frames do not count */
+    bool passed;     /* true if no byte of an operation of more than 8 KiB was staged or copied */
 };
 
-/* Returns how `received` payload bytes reached a GPU that received them over these NICs. */
-struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received);
+/* Returns how `received` payload bytes, in operations of `size` bytes each, reached a GPU that received them over these
+ * NICs. Operations of up to 8 KiB normally use TCP with every transport. */
+struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received, uint64_t size);
 
 /* Prints a line such as "GPU 0 -> 1 there: device path 100.00 %, ...". Prints nothing if nothing was received. */
 void verdict_print(FILE *out, const char *who, const char *side, const struct verdict *v);

@@ -354,8 +354,8 @@ static int run_nic_validation(struct validate *v, hawser *h)
     good = HW_MIN(good, v->channels);
     char detour[DETOUR_TEXT];
     bool astray = rc == 0 && detour_find(v->own, v->n_own, v->peer, v->n_peer, detour, sizeof detour);
-    v->here = verdict_of(v->own, v->n_own, v->moved);
-    v->there = verdict_of(v->peer, v->n_peer, v->moved);
+    v->here = verdict_of(v->own, v->n_own, v->moved, v->size);
+    v->there = verdict_of(v->peer, v->n_peer, v->moved, v->size);
     const bool direct = rc < 0 || print_verdict(v);
     if (astray || !direct)
         good = 0; /* this traffic proves no channel */
