@@ -89,8 +89,8 @@ static void add_nics_export(struct env *v)
     hw_close(&root);
 }
 
-/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin in dir: as libnccl-net.so if dir contains this
- * name, otherwise by the plugin's own name. */
+/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin of dir. Looks for libnccl-net.so if dir contains
+ * this file, otherwise for the plugin's own file name. */
 static void add_path_export(struct env *v, const char *dir)
 {
     char found[NCCL_PATH], want[NCCL_PATH], file[NCCL_PATH + 64];
@@ -116,7 +116,7 @@ static void make_env(struct env *v)
     char dir[NCCL_PATH];
     nccl_conf_read();
     v->n_conflicts = nccl_conflicts(v->c);
-    /* use the name, so that the tuner and a second communicator find the plugin, too */
+    /* set the name, not a path, so that NCCL also finds the plugin for the tuner and for a second communicator */
     WHY(add_env_export(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
     for (size_t i = 0; i < v->n_conflicts; i++)
         if (strcmp(v->c[i].name, "NCCL_NET") == 0)

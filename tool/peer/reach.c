@@ -220,7 +220,8 @@ static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOK
 }
 
 /* Returns how many bytes this side may send at this point. The listener sends its token after it has received the
- * peer's, and BULK zeros after it has received the peer's, so that what the peer receives proves both directions. */
+ * peer's token, and BULK zeros after it has received the peer's zeros, so that the arrival of the listener's zeros
+ * proves both directions. */
 static uint32_t count_sendable(const struct conn *c)
 {
     if (!c->listens || c->in == MESSAGE)

@@ -44,8 +44,8 @@ struct row {
 };
 
 const char *output_op_name(enum tp_op op);
-/* Prints, for each NIC of both nodes, the bytes that hawser and the kernel counted, how much counts of more than 1 MB
- * differ, and the bytes in device memory. */
+/* Prints, for each NIC of both nodes, the bytes that hawser and the kernel counted, the relative difference if hawser
+ * counted more than 1 MB, and the bytes in device memory. */
 void output_nics(FILE *out, const struct row *r);
 /* Prints how the received data of a row's GPUs arrived, with one line for each receiving node. */
 void output_verdict(FILE *out, const char *who, const struct row *r);

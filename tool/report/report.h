@@ -11,7 +11,8 @@
  *   verified_bytes bad_bytes raw_GBps ratio_raw raw_cpu_s_per_GB raw_peer_cpu_s_per_GB
  *   lost_channels recovered_channels
  *   nics      "a,b" or ["a", "b"]
- *   per_nic   [{"nic", "peer_nic", "bytes", "kernel_bytes", "GBps", "channels", "lost"}, ...]
+ *   per_nic   [{"nic", "peer_nic", "bytes", "kernel_bytes", "GBps", "channels", "lost"}, ...]; without bytes, the
+ *             larger of tx_bytes and rx_bytes is used, and likewise for kernel_bytes
  *   hist_us   [[us, count], ...]          latency histogram
  *   timeline  [{"t_s", "nic", "GBps"}, ...]
  *   faults    [{"t_s", "text"}, ...]

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CMD        NB_CMD
-#define BYTES      (1ull << 30) /* iterations of a size by default: BYTES / size, but ITERS_MIN to ITERS_MAX */
+#define BYTES      (1ull << 30) /* default iterations of a size: BYTES / size, limited to ITERS_MIN to ITERS_MAX */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
 #define WARMUP_MIN 3
@@ -289,8 +289,8 @@ static bool all_well(const struct bench_run *b)
     return true;
 }
 
-/* Chooses the configurations to measure: hawser's, those of --sockets and, with --vs-socket or on several hosts,
- * others. */
+/* Chooses the configurations to measure: hawser's, those of --sockets and, with --vs-socket, --hosts or a
+ * launcher, others. */
 static void choose_configs(struct bench_run *b)
 {
     const struct nb_args *a = b->a;

@@ -34,7 +34,7 @@ const char *nb_op_name(enum nb_op op);
 double nb_bus_factor(enum nb_op op, unsigned n);
 /* Returns the number of floats of which a size must be a multiple: n if each rank has its own part, otherwise 1. */
 unsigned nb_parts(enum nb_op op, unsigned n);
-/* Returns the size rounded down to whole floats, the same number for each rank. Returns 0 if the size is too small. */
+/* Returns the size, rounded down to a multiple of nb_parts() floats. Returns 0 if the size is too small. */
 uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size);
 
 /* ---- orders and replies --------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ struct nb_order {
     uint8_t uid[NB_UID];
 };
 
-/* Counters of a node's NICs: absolute values, or their increase. */
+/* Counters of a NIC: absolute values, or their increase. */
 struct nb_nic {
     char name[HAWSER_NIC_NAME];
     uint64_t sent, received, dropped; /* the kernel's counters: bytes, bytes, packets */
@@ -61,7 +61,7 @@ struct nb_counts {
 };
 
 uint64_t nb_node_id(void);
-/* Reads the counters of the NICs that are up and have an address, at most NB_NICS. */
+/* Reads the counters of at most NB_NICS of the NICs that hw_nics_list() returns. */
 void nb_count(struct nb_counts *c);
 /* Replaces the counters in c with their increase since `before`. */
 void nb_count_since(struct nb_counts *c, struct nb_counts *before);
@@ -150,7 +150,7 @@ int nb_crew_end(struct nb_crew *c, int rc);
 /* ---- results -------------------------------------------------------------------------------- */
 
 struct nb_sample {
-    double us, cpu; /* per iteration */
+    double us, cpu; /* per iteration: duration on the slowest rank; CPU seconds of all ranks */
     double first;   /* us of the first operation of its kind, in which NCCL connects; 0 if not measured */
 };
 
@@ -212,7 +212,7 @@ struct nb_table {
     unsigned ranks, rounds;
     struct nb_raw raw[NB_RAWS];
     size_t n_raw;
-    const char *hosts; /* such as "a,b"; NULL if all ranks are on this host */
+    const char *hosts; /* such as "a,b"; NULL without --hosts or a launcher */
     struct nb_own own[NB_SIZES];
     size_t n_own;
 };

@@ -392,8 +392,8 @@ int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
     return run_rank_order(c, c->n, o, ms);
 }
 
-/* Fails if a rank does not report its network, or if NCCL does not use its sockets where they were requested, or uses a
- * built-in network instead of a plugin, because the results would be those of the other network. */
+/* Fails if a rank does not report its network, or if NCCL uses a different network than requested: any other network
+ * instead of its sockets, or a built-in network instead of a plugin. */
 static int check_networks(struct nb_crew *c, const struct nb_config *config)
 {
     for (unsigned i = 0; i < c->n; i++) {
