@@ -62,9 +62,9 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
     return *list && *left;
 }
 
-/* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU, such as a management
- * NIC or a much slower NIC. By itself, the plugin uses every NIC that has an address, except (if there are others) the
- * loopback and NICs whose names begin with docker. */
+/* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU. A management NIC or a
+ * much slower NIC, for example, serves none. By itself, the plugin uses every NIC that has an address, except (if there
+ * are others) the loopback and NICs whose names begin with docker. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
@@ -132,7 +132,7 @@ static void make_env(struct env *v)
         add_nics_export(v);
 }
 
-/* Prints text in single quotes for the shell, whatever characters it contains. */
+/* Prints text in single quotes for the shell. text may contain any character, also a single quote. */
 static void quote_export_value(FILE *out, const char *text)
 {
     fputc('\'', out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repeats NCCL's lookup of a net plugin: what NCCL would try, in which order, and with what result. Child processes
- * load the third-party libraries, so that a crash, an exit or a hang is a result, too.
+ * Repeats NCCL's lookup of a net plugin: tries the same names in the same order, and records each result. Child
+ * processes load the third-party libraries, so that a crash, an exit or a hang is a result, too.
  */
 #ifndef HW_TOOL_NCCL_LOOK_H
 #define HW_TOOL_NCCL_LOOK_H

@@ -380,7 +380,7 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     }
 }
 
-/* Warns if the container lacks CAP_IPC_LOCK, and if its RLIMIT_MEMLOCK is finite or not set. The kernel charges an
+/* Warns of a finite or missing RLIMIT_MEMLOCK, unless the container has CAP_IPC_LOCK. The kernel charges an
  * application's registrations against this limit, which the broker cannot see. */
 static void warn_of_memlock(const json_t *process)
 {

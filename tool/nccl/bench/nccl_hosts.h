@@ -11,7 +11,7 @@
  *   NB_ASK_PROBE: the agent answers with struct nb_probe, and accepts another request
  *   NB_ASK_RANK:  the agent starts a rank, and forwards orders and replies
  *   NB_ASK_RUN:   the agent starts a command, whose standard output follows
- * When an agent's standard input ends, the agent ends what it started.
+ * When an agent's standard input ends, the agent ends the process that it started.
  */
 #ifndef HW_TOOL_NCCL_HOSTS_H
 #define HW_TOOL_NCCL_HOSTS_H
