@@ -132,7 +132,7 @@ static void make_env(struct env *v)
         add_nics_export(v);
 }
 
-/* Prints text in single quotes for the shell. text may contain any character, also a single quote. */
+/* Prints text in single quotes for the shell. text may contain any character, including a single quote. */
 static void quote_export_value(FILE *out, const char *text)
 {
     fputc('\'', out);

@@ -136,7 +136,7 @@ static int add_contained(const struct sb_taken *t, void *arg)
     const struct contained *c = arg;
     struct tp_facts *f = c->f;
     bool v4 = t->family == AF_INET,
-         local = !v4 && t->addr[0] == 0xfe; /* skip link-local addresses, as hw_nics_list() does */
+         local = !v4 && t->addr[0] == 0xfe; /* skip IPv6 addresses that are link-local or site-local */
     for (uint32_t i = 0; i < f->n_nics; i++)
         local |= !f->nic[i].contained &&
                  strcmp(f->nic[i].nic, t->nic) == 0; /* skip if this node has a new NIC of that name */

@@ -18,7 +18,7 @@ struct row {
     const char *op;
     enum row_of of;
     int gpu, peer_gpu;     /* for ROW_GPU */
-    uint32_t gpus, failed; /* for ROW_GPUS and ROW_BOTH: number of workers that measured, and that failed */
+    uint32_t gpus, failed; /* for ROW_GPUS and ROW_BOTH: workers that measured; workers that failed */
     uint64_t size, iters;
     uint32_t channels, depth;
     uint32_t blocks; /* blocks of one operation; 0 means one contiguous block */
