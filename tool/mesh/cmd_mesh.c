@@ -103,7 +103,7 @@ static uint32_t count_known(const struct mesh *m, const struct mesh *was)
     return n;
 }
 
-/* Compares the results with those in the file, and prints what was compared. */
+/* Compares the results with those in the file, and prints how many nodes both have. */
 static int compare_with(const char *path, const struct mesh *m, struct mesh_findings *f, FILE *out)
 {
     struct mesh was = {0};

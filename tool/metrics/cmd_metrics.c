@@ -106,7 +106,7 @@ static void write_page(void *arg, FILE *f)
         fprintf(f, "# %s\n", hw_error());
 }
 
-/* Rewrites the file, and returns when the next write is due. Logs a failure only if the previous write succeeded. */
+/* Rewrites the file, and returns the time of the next write. Logs a failure only if the previous write succeeded. */
 static uint64_t renew_textfile(void *arg)
 {
     struct metrics_args *a = arg;

@@ -47,7 +47,7 @@ static void note_socket(void *arg, const char *name, pid_t named, unsigned numbe
     pid = pid > 0 ? pid : named;
     if (fd == -ECONNREFUSED) {
         hw_rundir_remove_stale(s->dir, name);
-    } else if ((fd < 0 && fd != -EAGAIN) || is_known(g, pid, number)) { /* equal labels would become one series */
+    } else if ((fd < 0 && fd != -EAGAIN) || is_known(g, pid, number)) { /* contexts with equal labels would be merged */
         hw_close(&fd);
         g->foreign++;
     } else { /* -EAGAIN: the context's queue of waiting readers is full */
@@ -140,7 +140,7 @@ static void judge_text(struct gather_source *s)
         }
 }
 
-/* Reads the data that is available. *total is the size of all sources' buffers. */
+/* Reads the data that is available. *total is the size of all sources' buffers, including freed ones. */
 static void read_some(struct gather_source *s, size_t *total)
 {
     for (;;) {

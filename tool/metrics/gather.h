@@ -30,7 +30,7 @@ struct gather {
     struct gather_source *source; /* sorted by PID, then by context */
     size_t n;
     size_t foreign; /* sockets that could not be queried, such as those of other users */
-    uint64_t when;  /* hw_now() after the answers arrived */
+    uint64_t when;  /* hw_now() at the end of the query */
 };
 
 /* Queries all contexts and waits up to ms for their answers. If dir is not NULL, searches only that folder. Returns 0,

@@ -32,7 +32,7 @@ static void be_child(void (*fn)(void *), void *shared, pid_t parent, int out)
 {
     const struct rlimit none = {0, 0};
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    /* use a separate process group, so that processes that the child starts end with it */
+    /* use a separate process group, so that nccl_run() can also kill the processes that the child starts */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent || setpgid(0, 0) < 0 || in < 0 || dup2(in, 0) < 0 ||
         dup2(out, 1) < 0 || dup2(out, 2) < 0)
         _exit(127);

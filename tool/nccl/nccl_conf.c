@@ -174,8 +174,8 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
             TEXT(add_nccl_conflict(out, n, others[i], NCCL_NOTE), "applies to NCCL's own networks only, not to hawser");
 }
 
-/* Finds settings of the user that keep the plugin from setting parameters, and unsuitable values of
- * NCCL_P2P_NET_CHUNKSIZE and NCCL_BUFFSIZE. */
+/* Adds HAWSER_NCCL_TUNE if it disables tuning. Otherwise adds the user's variables that override the plugin's
+ * parameters, and unsuitable values of NCCL_P2P_NET_CHUNKSIZE and NCCL_BUFFSIZE. */
 static void add_param_conflicts(struct nccl_conflict *out, size_t *n)
 {
     if (!hn_tune(NULL)) {

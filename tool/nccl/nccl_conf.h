@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NCCL finds on this node: the environment, NCCL's configuration files, and our plugin. */
+/* NCCL's settings on this node (environment and configuration files), and the location of our plugin. */
 #ifndef HW_TOOL_NCCL_CONF_H
 #define HW_TOOL_NCCL_CONF_H
 
@@ -28,7 +28,8 @@ const char *nccl_net_plugins(void);
  * names the places that were searched. */
 int nccl_plugin_dir(char *out, size_t cap);
 
-enum nccl_weight { NCCL_NOTE, NCCL_CAUTION, NCCL_WRONG }; /* harmless; slower; prevents the use of our plugin */
+/* Harmless; may cause errors or low speed; prevents the use of our plugin. */
+enum nccl_weight { NCCL_NOTE, NCCL_CAUTION, NCCL_WRONG };
 
 struct nccl_conflict {
     const char *name, *value; /* name of the variable, and its value in the environment */

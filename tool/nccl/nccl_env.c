@@ -62,9 +62,9 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
     return *list && *left;
 }
 
-/* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU, such as a management
- * NIC or a much slower NIC. By itself, the plugin uses every NIC that has an address, except (if there are others) the
- * loopback and NICs whose names begin with docker. */
+/* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU. A management NIC or a
+ * much slower NIC, for example, serves none. By itself, the plugin uses every NIC that has an address, except (if there
+ * are others) the loopback and NICs whose names begin with docker. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
@@ -89,8 +89,8 @@ static void add_nics_export(struct env *v)
     hw_close(&root);
 }
 
-/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin in dir: as libnccl-net.so if dir contains this
- * name, otherwise by the plugin's own name. */
+/* Exports LD_LIBRARY_PATH, unless the loader already finds the plugin of dir. Looks for libnccl-net.so if dir contains
+ * this file, otherwise for the plugin's own file name. */
 static void add_path_export(struct env *v, const char *dir)
 {
     char found[NCCL_PATH], want[NCCL_PATH], file[NCCL_PATH + 64];
@@ -116,7 +116,7 @@ static void make_env(struct env *v)
     char dir[NCCL_PATH];
     nccl_conf_read();
     v->n_conflicts = nccl_conflicts(v->c);
-    /* use the name, so that the tuner and a second communicator find the plugin, too */
+    /* set the name, not a path, so that NCCL also finds the plugin for the tuner and for a second communicator */
     WHY(add_env_export(v, "NCCL_NET_PLUGIN", NCCL_OUR_NAME), "NCCL loads " NCCL_PLUGIN_FILE " for this name");
     for (size_t i = 0; i < v->n_conflicts; i++)
         if (strcmp(v->c[i].name, "NCCL_NET") == 0)
@@ -132,7 +132,7 @@ static void make_env(struct env *v)
         add_nics_export(v);
 }
 
-/* Prints text in single quotes for the shell, whatever characters it contains. */
+/* Prints text in single quotes for the shell. text may contain any character, including a single quote. */
 static void quote_export_value(FILE *out, const char *text)
 {
     fputc('\'', out);

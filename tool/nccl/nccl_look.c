@@ -193,7 +193,7 @@ static void try_plugin(void *shared)
         p->step = NCCL_DONE;
 }
 
-/* ---- outside ---------------------------------------------------------------------------------- */
+/* ---- in the parent ---------------------------------------------------------------------------- */
 
 bool nccl_net_allows(const char *name)
 {
@@ -257,7 +257,7 @@ static int try_net_plugins(struct nccl_look *l)
     }
     for (size_t i = 0; i < l->n; i++)
         ours = ours || l->plugin[i]->ours;
-    /* Also try our plugin if it is not listed. Use the path, because only the plugin itself is tested here. */
+    /* Also try our plugin if no other entry is ours. Use its path if known, so that no lookup by name is needed. */
     char path[NCCL_PATH + 64];
     snprintf(path, sizeof path, "%s/" NCCL_PLUGIN_FILE, l->dir);
     const char *name = *l->dir ? path : NCCL_OUR_NAME;

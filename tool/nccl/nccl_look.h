@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repeats NCCL's lookup of a net plugin: what NCCL would try, in which order, and with what result. Child processes
- * load the third-party libraries, so that a crash, an exit or a hang is a result, too.
+ * Repeats NCCL's lookup of a net plugin: tries the same names in the same order, and records each result. Child
+ * processes load the third-party libraries, so that a crash, an exit or a hang is a result, too.
  */
 #ifndef HW_TOOL_NCCL_LOOK_H
 #define HW_TOOL_NCCL_LOOK_H
@@ -44,7 +44,7 @@ struct nccl_device {
 
 struct nccl_plugin {
     struct nccl_child child;
-    char asked[256]; /* item of NCCL_NET_PLUGIN, "libnccl-net.so" if the variable is not set, or our plugin */
+    char asked[256]; /* item of NCCL_NET_PLUGIN, "libnccl-net.so" if nccl_net_plugins() is NULL, or our plugin */
     bool listed;     /* NCCL would try the plugin; hawser's plugin is examined in any case */
     bool ours;       /* the plugin is hawser's */
     char path[NCCL_PATH];
@@ -54,12 +54,12 @@ struct nccl_plugin {
     int table;               /* table version that NCCL uses, or 0 if none */
     enum nccl_step step;
     int rc;        /* ncclResult_t of init, devices, getProperties or finalize */
-    char name[64]; /* name of the network; NCCL_NET, if set, must equal it */
+    char name[64]; /* name of the network; NCCL_NET, if set, must match it, ignoring case */
     int n_devices; /* number that the plugin reports; device[] may have fewer */
     struct nccl_device device[NCCL_DEVICES];
 };
 
-/* An optional library that NCCL loads if the library exists. */
+/* A library that NCCL loads if it exists. */
 struct nccl_extra {
     struct nccl_child child;
     char asked[NCCL_PATH], path[NCCL_PATH], why[HW_ERR_TEXT];
@@ -83,7 +83,7 @@ struct nccl_look {
 int nccl_newest_table(int version);
 /* Returns true if NCCL_NET permits a network of this name. */
 bool nccl_net_allows(const char *name);
-/* Returns true if the plugin works, has a device, and NCCL_NET permits its network. */
+/* Returns true if the plugin works and has a device, and if NCCL_NET permits its network. */
 bool nccl_usable(const struct nccl_plugin *p);
 /* Loads, in a child process, the library that dlopen() finds by this name or, if the name is neither a path nor of the
  * form lib*.so, by libnccl-tuner-NAME.so. Returns NULL if out of memory. The caller frees the result with

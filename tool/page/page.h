@@ -27,8 +27,8 @@ struct page {
     size_t n_col;
 };
 
-/* Creates the file and writes everything up to the title. Returns 0, or a negative errno; page_end() must not be called
- * after an error. */
+/* Creates the file and writes the beginning of the page, including its title. Returns 0, or a negative errno;
+ * page_end() must not be called after an error. */
 int page_begin(struct page *p, const char *path, const char *title);
 /* Ends and closes the page. rc is an earlier error or 0. Returns rc, or -EIO if rc is 0 and the file could not be
  * written. */

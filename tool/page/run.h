@@ -13,7 +13,7 @@ struct run {
     bool asked; /* true if the peer has reported its facts */
 };
 
-/* Records facts such as this node's date, host, versions and NICs. Facts that cannot be read stay empty. */
+/* Records the date and facts such as this node's name, versions and NICs. Facts that cannot be read stay empty. */
 void run_note(struct run *r);
 /* Requests the serving node's facts, over an idle session. peer is the node's name. A node that does not answer is
  * not an error; r->asked then stays false. */

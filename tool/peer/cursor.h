@@ -17,8 +17,8 @@ struct cursor {
 /* Converts an unsigned integer of 1, 2, 4 or 8 bytes. Enums and int32_t have 4 bytes. */
 void convert_number(struct cursor *c, void *field, size_t width);
 void convert_bytes(struct cursor *c, void *field, size_t n);
-/* Converts text in a field of n bytes: zero-terminated, and zeros after that. In a message that is read, control
- * characters are invalid. */
+/* Converts text in a field of n bytes, which ends with at least one zero byte. In a message that is read, control
+ * characters in the text, and bytes other than zero after the first zero byte, are invalid. */
 void convert_text(struct cursor *c, char *field, size_t n);
 /* Converts a floating-point number. Numbers below 0 or above 1e15, and NaN, are invalid. */
 void convert_double(struct cursor *c, double *field);

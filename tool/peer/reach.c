@@ -136,7 +136,7 @@ static int add_contained(const struct sb_taken *t, void *arg)
     const struct contained *c = arg;
     struct tp_facts *f = c->f;
     bool v4 = t->family == AF_INET,
-         local = !v4 && t->addr[0] == 0xfe; /* skip link-local addresses, as hw_nics_list() does */
+         local = !v4 && t->addr[0] == 0xfe; /* skip IPv6 addresses that are link-local or site-local */
     for (uint32_t i = 0; i < f->n_nics; i++)
         local |= !f->nic[i].contained &&
                  strcmp(f->nic[i].nic, t->nic) == 0; /* skip if this node has a new NIC of that name */
@@ -220,7 +220,8 @@ static void token_of(const struct tp_reach *q, bool listener, uint8_t out[TP_TOK
 }
 
 /* Returns how many bytes this side may send at this point. The listener sends its token after it has received the
- * peer's, and BULK zeros after it has received the peer's, so that what the peer receives proves both directions. */
+ * peer's token, and BULK zeros after it has received the peer's zeros, so that the arrival of the listener's zeros
+ * proves both directions. */
 static uint32_t count_sendable(const struct conn *c)
 {
     if (!c->listens || c->in == MESSAGE)

@@ -14,10 +14,10 @@
 
 #define REACH_MS 3000 /* ms for all tests, which run in parallel */
 
-/* Reads this machine's facts below root. Leaves the clocks, the number of GPUs and the test results zero. Returns 0 or
- * a negative errno. */
+/* Reads this machine's facts; root is the folder of sys and proc (see hw_root_open()). Leaves the clocks, the number of
+ * GPUs and the test results zero. Returns 0 or a negative errno. */
 int reach_facts(int root, struct tp_facts *f);
-/* Adds the NICs that containers have, if their journals are readable. */
+/* Adds the NICs that containers have, if the sandbox's journals are readable. */
 void reach_contained(int root, struct tp_facts *f);
 /* Returns nanoseconds since the epoch. */
 uint64_t reach_wall_ns(void);

@@ -43,9 +43,9 @@ struct raw_plan {
 /* Callers should report bytes / seconds of the sending side. */
 struct raw_result {
     uint64_t bytes; /* sent and acknowledged, or received; without the warm-up */
-    /* from the first send to the last stream's acknowledgement; on the receiver, as the receiver sees it */
+    /* from the first send (on the receiver, from the first byte received) to the last stream's acknowledgement */
     double seconds;
-    double cpu_seconds;  /* user and system time of this side's stream threads during these seconds */
+    double cpu_seconds;  /* user and system time of this side's stream threads, without the warm-up */
     char congestion[16]; /* on the client: algorithm of the first stream, or "" if unknown */
 };
 
@@ -53,9 +53,9 @@ struct raw_server;
 
 /* Listens on an ephemeral port of each address (IPv4 or IPv6 as text, "%scope" allowed), and accepts streams in its own
  * threads. Receives into, or sends from, buf[0..len) cyclically; buf must stay valid until raw_server_finish() returns.
- * If a stream's part of the buffer would be smaller than a message, the stream gets a private buffer of one message, so
- * that its calls stay large. ports[i] receives the port of addrs[i]. Fails with -EINVAL for an invalid plan or address,
- * or with another -errno such as -EADDRNOTAVAIL, -ENOMEM, -EMFILE or -EAGAIN. */
+ * If buf is too small to give each of several receiving streams room for a message, each stream gets a private buffer
+ * of one message. ports[i] receives the port of addrs[i]. Fails with -EINVAL for an invalid plan or address, or with
+ * another -errno such as -EADDRNOTAVAIL, -ENOMEM, -EMFILE or -EAGAIN. */
 int raw_server_start(const struct raw_plan *plan, const char *const *addrs, size_t n_addrs, void *buf, size_t len,
                      uint64_t deadline, struct raw_server **out, uint16_t *ports);
 

@@ -159,7 +159,7 @@ static bool pending_read(struct taker *t, size_t i, int *rc)
     return true;
 }
 
-/* Returns true if accept(2) failed because of one connection, or should only be called again. */
+/* Returns true if accept(2) failed because of a single connection, or only needs to be called again. */
 static bool accept_again(int err)
 {
     return err == EAGAIN || err == EINTR || err == ECONNABORTED || err == EPROTO || err == ENETDOWN ||

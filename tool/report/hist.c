@@ -6,8 +6,8 @@
 
 #define SUB (1u << HW_HIST_SUB_BITS)
 
-/* Returns the bucket of a value. Values below SUB have one bucket each. Above, each power of two has SUB buckets of
- * equal width. */
+/* Returns the bucket of a value. Values below SUB have one bucket each. From SUB on, each power of two has SUB
+ * buckets of equal width. */
 static size_t bucket_of(uint64_t v)
 {
     int shift;

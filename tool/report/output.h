@@ -18,7 +18,7 @@ struct row {
     const char *op;
     enum row_of of;
     int gpu, peer_gpu;     /* for ROW_GPU */
-    uint32_t gpus, failed; /* for ROW_GPUS and ROW_BOTH: number of workers that measured, and that failed */
+    uint32_t gpus, failed; /* for ROW_GPUS and ROW_BOTH: workers that measured; workers that failed */
     uint64_t size, iters;
     uint32_t channels, depth;
     uint32_t blocks; /* blocks of one operation; 0 means one contiguous block */
@@ -44,8 +44,8 @@ struct row {
 };
 
 const char *output_op_name(enum tp_op op);
-/* Prints, for each NIC of both nodes, the bytes that hawser and the kernel counted, how much counts of more than 1 MB
- * differ, and the bytes in device memory. */
+/* Prints, for each NIC of both nodes, the bytes that hawser and the kernel counted, the relative difference if hawser
+ * counted more than 1 MB, and the bytes in device memory. */
 void output_nics(FILE *out, const struct row *r);
 /* Prints how the received data of a row's GPUs arrived, with one line for each receiving node. */
 void output_verdict(FILE *out, const char *who, const struct row *r);

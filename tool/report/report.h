@@ -3,15 +3,17 @@
  * Makes one self-contained HTML file from the JSON lines of `hawser bench --json`. The file needs no script, font or
  * image, follows the reader's light or dark mode, and can be printed.
  *
- * Each line is one object with one measurement. op and size are required, and so is peer_gpu if gpu is a number. Every
- * other key may be missing or null, and unknown keys are ignored:
+ * Each line is one object with one measurement. op and size are required, and so is peer_gpu if gpu is a number. Also
+ * required are t_s in elements of timeline and faults, and GBps in elements of timeline. Every other key may be missing
+ * or null, and unknown keys are ignored:
  *
  *   op mem gpu peer_gpu sum size blocks iters depth channels window_bytes seconds GBps Gbps ops_per_s
  *   mean_us p50_us p99_us p999_us cpu_s_per_GB peer_cpu_s_per_GB
  *   verified_bytes bad_bytes raw_GBps ratio_raw raw_cpu_s_per_GB raw_peer_cpu_s_per_GB
  *   lost_channels recovered_channels
  *   nics      "a,b" or ["a", "b"]
- *   per_nic   [{"nic", "peer_nic", "bytes", "kernel_bytes", "GBps", "channels", "lost"}, ...]
+ *   per_nic   [{"nic", "peer_nic", "bytes", "kernel_bytes", "GBps", "channels", "lost"}, ...]; without bytes, the
+ *             larger of tx_bytes and rx_bytes is used, and likewise for kernel_bytes
  *   hist_us   [[us, count], ...]          latency histogram
  *   timeline  [{"t_s", "nic", "GBps"}, ...]
  *   faults    [{"t_s", "text"}, ...]

@@ -36,7 +36,7 @@ enum rep_num {
     REP_MEAN,
     REP_OPS,
     REP_BLOCKS,
-    REP_GBITS, /* 8 times REP_GBPS */
+    REP_GBITS, /* 8 times REP_GBPS if the line has no Gbps */
     REP_NUMS
 };
 

@@ -267,7 +267,7 @@ static int read_faults(const struct at *at, json_t *o, struct rep_row *r)
     return rc;
 }
 
-/* Reads the GPUs of bench --gpus. Each pair of GPUs gets its own memory name, so that each forms a series. The sum
+/* Reads the GPUs of bench --gpus. Each pair of GPUs gets its own memory name, so that each pair forms a series. The sum
  * of all GPUs gets another name. */
 static int read_gpu(const struct at *at, json_t *o, struct rep_row *r)
 {

@@ -73,7 +73,7 @@ static unsigned count_lines(void)
     return HW_MAX(n, (unsigned)LINES_LEAST) - 1; /* writing the last line would scroll the screen */
 }
 
-/* Waits until the given time, a signal, or the key q. */
+/* Waits until the given time or a signal. After the key q or the end of standard input, sets tool_stop and returns. */
 static void wait_for(const struct screen *s, uint64_t until)
 {
     for (uint64_t now; !tool_stop && (now = hw_now()) < until;) {

@@ -17,8 +17,8 @@ static bool is_same_series(const struct prom_sample *a, const struct prom_sample
     return same;
 }
 
-/* Returns the increase of sample i of `now`, or 0 if `before` lacks its series. A smaller value means that the counter
- * has restarted. */
+/* Returns the increase of sample i of `now`, or 0 if `before` is NULL or lacks the sample's series. If the value has
+ * become smaller, the counter has restarted from 0, and the new value is the increase. */
 static double count_growth(const struct gather_source *before, const struct gather_source *now, size_t i)
 {
     const struct prom_sample *s = &now->data.sample[i], *old = NULL;

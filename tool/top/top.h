@@ -16,7 +16,7 @@ struct top_rail {
 
 struct top_process {
     const struct gather_source *source;
-    double cpu, threads;   /* CPU seconds per second, of the process and of its progress threads */
+    double cpu, threads;   /* CPU seconds per second of the process, and of the context's progress threads */
     double sent, received; /* sums over all rails */
     double ops;            /* operations per second */
     double peers, in_flight, failed, lost;

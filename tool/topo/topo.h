@@ -40,7 +40,7 @@ char *topo_speed(int64_t mbps, char *buf, size_t cap);
 int topo_text(const struct topo *t, FILE *out);
 int topo_json(const struct topo *t, FILE *out);
 int topo_svg(const struct topo *t, FILE *out);
-/* Writes a snapshot of this machine, without MAC and IP addresses, GIDs, GUIDs and the host's name. */
+/* Writes a snapshot of this machine, without MAC or IP addresses, GIDs, GUIDs or the host's name. */
 int topo_save(const char *path);
 /* Scans a snapshot as if it were a machine. The caller frees n, also after a failure. */
 int topo_from(struct hw_node *n, const char *file);

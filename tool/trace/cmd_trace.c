@@ -85,8 +85,7 @@ static size_t print_missing(const struct trace *in, const struct trace *from, ch
     return n;
 }
 
-/* Returns true if the number of these events is worth comparing, which is not so for calls that move data and for lines
- * of the log. */
+/* Returns false for calls that move data and for lines of the log, because their numbers vary between runs. */
 static bool told_by_count(const char *key)
 {
     static const char *const names[] = {"isend ", "irecv ", "test ", "iflush ", "irecvConsumed ", "log "};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the traces that plugins write if the knob plugin_trace is set. lib/transport/netplugin/table/trace.h describes
- * the lines. */
+/* Reads the traces of plugin calls that hawser writes if the knob plugin_trace is set.
+ * lib/transport/netplugin/table/trace.h describes the lines. */
 #ifndef HW_TOOL_TRACE_READ_H
 #define HW_TOOL_TRACE_READ_H
 

@@ -241,7 +241,8 @@ static int run_round_trips(struct validate *v, hawser *h, size_t *good)
         return rc;
     v->stride = (v->size + 4095) / 4096 * 4096;
     /* Channels take operations when they are free, so a few channels may take all of them. Each round has twice as many
-     * operations as the previous one, up to a maximum, until every channel has had some, or until the time is up. */
+     * operations as the previous one, up to a maximum, until every channel that was not lost has carried data both
+     * ways, or until the time is up. */
     uint32_t slots = (uint32_t)v->channels, most = (uint32_t)HW_MIN(MAX_BYTES / v->stride, (uint64_t)MAX_SLOTS);
     rc = prepare_validate_slots(v, slots);
     while (rc == 0) {

@@ -69,8 +69,8 @@ int verbs_signals(const int *set, size_t n, int flags, sigset_t *old)
     return fd < 0 ? hw_fail(-errno, "creating a signalfd: %s", hw_errno_text(errno)) : fd;
 }
 
-/* Raises the limit on descriptors to 65536 or, if that is lower, to the hard limit, because brokers fetch descriptors
- * from applications. *was receives the previous limit. */
+/* Raises the limit on descriptors to 65536, but at most to the hard limit, because brokers fetch descriptors from
+ * applications. *was receives the previous limit. */
 static void raise_verbs_file_limit(struct rlimit *was)
 {
     struct rlimit l;

@@ -87,7 +87,7 @@ static void read_audit_lines(struct reader *r)
     fflush(stdout);
 }
 
-/* Follows the file after a rotation, which shows as a different or a shorter file at the path. */
+/* Continues after a rotation: opens the path again if it names a different file, and rewinds if the file has shrunk. */
 static void look_again(struct reader *r)
 {
     struct stat now, open;

@@ -380,8 +380,8 @@ static void warn_of_rules(const json_t *config, const json_t *mounts)
     }
 }
 
-/* Warns if the container lacks CAP_IPC_LOCK and its own RLIMIT_MEMLOCK, against which the kernel charges an
- * application's registrations, is finite or not set. The broker cannot see this limit. */
+/* Warns of a finite or missing RLIMIT_MEMLOCK, unless the container has CAP_IPC_LOCK. The kernel charges an
+ * application's registrations against this limit, which the broker cannot see. */
 static void warn_of_memlock(const json_t *process)
 {
     const json_t *all = json_object_get(process, "rlimits");
@@ -399,7 +399,7 @@ static void warn_of_memlock(const json_t *process)
                            (long long)json_integer_value(soft));
 }
 
-/* Warns of capabilities that no filter restricts, and of what runc cannot do. */
+/* Warns of capabilities that no filter restricts, and of the limitations of runc. */
 static void warn_of(const json_t *config, const struct spec_args *a)
 {
     const struct vb_capability *c;

@@ -10,8 +10,8 @@
 #define SLOWER 0.8 /* ratio to the baseline below which a rate is a finding */
 #define LONGER 1.5 /* ratio to the baseline above which a latency is a finding */
 
-/* Returns the median of the samples of a node as sender and receiver, or of all nodes if node < 0: those over a single
- * NIC or, if nic is NULL, those over all NICs together. Returns NAN without samples. */
+/* Returns the median of a node's samples as sender and receiver or, if node < 0, of all nodes' samples. Uses the
+ * samples over one NIC or, if nic is NULL, those over all NICs together. Returns NAN without samples. */
 static double get_median(const struct mesh *m, enum mesh_kind kind, int node, const char *nic, double *room)
 {
     size_t n = 0;

@@ -140,8 +140,8 @@ static int compare_wrong(const void *a, const void *b)
     return x->low != y->low ? x->low - y->low : x->high - y->high;
 }
 
-/* Returns an array with an entry for each of the *n pairs that received wrong bytes, which the caller frees, or NULL if
- * out of memory. */
+/* Returns an array with an entry for each of the *n pairs that received wrong bytes, or NULL if out of memory. The
+ * caller frees the array. */
 static struct wrong *collect_wrong(const struct mesh *m, size_t *n)
 {
     struct wrong *w = calloc(m->n_faults + 1, sizeof *w);
@@ -251,8 +251,8 @@ static void count_use(const struct mesh *m, uint32_t *use)
     count_use_in(m->again, m->n_again, use);
 }
 
-/* Returns true if the node transferred with at least three peers, or with all if there are fewer. On a busy machine, a
- * NIC may carry nothing in one or two short measurements although it is well. */
+/* Returns true if the node transferred with at least three peers, or with all if there are fewer. On a busy machine,
+ * even a working NIC may carry nothing in one or two short measurements. */
 static bool is_proved_idle(const struct mesh *m, uint32_t node)
 {
     uint32_t peers = 0, others = 0;

@@ -47,7 +47,7 @@ struct mesh_finding {
     bool mutual;         /* the path is slow in the reverse direction, too; for MESH_F_SOME: the NIC receives slowly */
     double ratio; /* value divided by that of the others or of the baseline: below 1 is slow; for a latency, above 1 */
     double limit; /* series_log() of the ratio at which a value becomes a finding */
-    uint32_t count, of;     /* numbers of paths or nodes, depending on `what` */
+    uint32_t count, of;     /* numbers of paths, nodes or failures, depending on `what` */
     uint64_t number, usual; /* speed, MTU, errors or bytes: the value of this node or NIC, and that of most others */
     bool confirmed;         /* a repeated measurement gave the same result */
     const char *text;       /* reason, or name of an idle NIC; owned by the mesh; may be NULL */

@@ -10,7 +10,7 @@
 #define CONFIRMS   0.7 /* fraction of the limit that a repeated measurement must still exceed */
 #define PARTNERS   7   /* maximum number of nodes with which an outlier is measured again */
 #define SETTLES    8  /* minimum number of repeated results that settle a finding; at most one in SETTLES may be fast */
-#define SUSPECTS   16 /* maximum pairs to measure again, per node */
+#define SUSPECTS   16 /* maximum pairs of a series to measure again, divided by the number of nodes */
 
 static double get_ratio(const struct series *s, double effect)
 {
@@ -103,7 +103,7 @@ static int suspect_node(const struct series *s, const struct mesh_finding *f, st
     return rc;
 }
 
-/* Requests repeated measurements of the pairs of a series, at most SUSPECTS for each node of the mesh. */
+/* Requests repeated measurements of the pairs of a series, at most SUSPECTS times the number of nodes. */
 static int suspect_all(const struct series *s, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;
@@ -122,7 +122,7 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
     int rc = mesh_find(out, f);
     if (rc == 0 && !settled)
         rc = suspect_node(s, f, out);
-    /* the other pairs show what else the CPUs are doing now */
+    /* repeated measurements of the other pairs give the usual latency under the present load */
     return rc < 0 || s->kind != MESH_K_LATENCY ? rc : suspect_all(s, out);
 }
 
@@ -280,8 +280,8 @@ static int find_path(const struct series *s, struct point **slow, size_t n, size
     return mesh_find(out, &f);
 }
 
-/* Lists the outliers that no repeated measurement refutes, and makes them suspects, at most SUSPECTS for each node of
- * the mesh. For latencies, also makes other pairs suspects. */
+/* Lists the outliers that no repeated measurement refutes, and makes them suspects, at most SUSPECTS times the number
+ * of nodes. For latencies, also makes other pairs suspects. */
 static int list_slow(const struct series *s, struct point **slow, size_t *n, struct mesh_findings *out)
 {
     const size_t most = out->n_suspects + (size_t)SUSPECTS * s->m->n;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define SIGMA      1.4826 /* converts a median of absolute deviations to the standard deviation of a normal distribution */
+#define SIGMA      1.4826 /* standard deviation of a normal distribution / median of its absolute deviations */
 #define MEDIAN_SD  1.2533 /* a median's standard deviation, relative to that of a mean of as many values */
 #define FEW        5.0
 #define TAIL       20
@@ -206,7 +206,7 @@ static void compute_groups(struct series *s)
 }
 
 /* Makes the usual latency of each group the longer one of two medians: that of the rounds and that of the repeated
- * measurements, because a latency depends on what else the CPUs do. */
+ * measurements, because a latency depends on other load of the CPUs. */
 static void slow_down_usual(struct series *s)
 {
     for (size_t g = 0; g < s->n_groups; g++) {
@@ -219,8 +219,8 @@ static void slow_down_usual(struct series *s)
     }
 }
 
-/* Computes the usual values of kind `proof` if that is not the kind of the series, and adjusts those of latencies.
- * Without samples of kind `proof`, repeated measurements refute nothing. */
+/* Computes the groups' usual values from samples of kind `proof`, if this is not the kind of the series. For latencies,
+ * adjusts the usual values. In a group without samples of kind `proof`, repeated measurements refute nothing. */
 void series_prove(struct series *s)
 {
     const struct mesh *m = s->m;

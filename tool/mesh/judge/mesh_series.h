@@ -68,7 +68,7 @@ double series_rest(const struct series *s, const struct point *p);
 
 /* Returns the index of a port: a NIC of a node, or all its NICs if nic is MESH_ALL. */
 uint32_t series_port(uint32_t node, uint8_t nic);
-/* Returns the index of a sample's group (a rail, within racks or not), or -1 if there are too many groups. */
+/* Returns the index of a sample's group (a rail, within or between racks), or -1 if there are too many groups. */
 int series_group(struct series *s, const struct mesh_sample *sample);
 uint32_t series_hash_nic(const struct mesh *m, uint32_t node, uint8_t nic);
 bool series_is_proof(const struct series *s, const struct mesh_sample *sample);

@@ -17,7 +17,7 @@
 #define KNOCK_MS 1000
 #define EVENTS   64
 #define LEAVE_MS 5000  /* ms to wait for the final messages of ranks */
-#define HURRY_MS 500   /* ms to wait for them after an interrupt: a launcher may kill this process soon */
+#define HURRY_MS 500   /* the same after an interrupt, because a launcher may kill this process soon */
 #define SLACK_MS 20000 /* ms beyond the expected time of an order, after which the lead gives up on the rank */
 #define HOPELESS 3     /* a node is left out after this many failed pairs in a row */
 
@@ -54,8 +54,8 @@ static void lose_rank(struct lead *l, struct lead_rank *r, enum mesh_state state
             state == MESH_DIED ? "died" : "stopped answering");
 }
 
-/* Tests whether the host of a lost rank still answers. Returns 0 if the rank's service listens, so that the process
- * exists, or -ECONNREFUSED if the process has ended. Any other error means that nothing answers. */
+/* Tests whether the host of a lost rank still answers. Returns 0 if the rank's service listens, which means that
+ * the process exists, or -ECONNREFUSED if the process has ended. Any other error means that nothing answers. */
 static int knock(const struct mesh_hello *h)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};

@@ -32,7 +32,8 @@ struct lead {
     bool *hopeless, *failed_now; /* failed_now: a pair with the node failed in this round */
     bool closed, full;
     char own[HAWSER_ADDR_TEXT]; /* rank 0's address, as other ranks see it */
-    double sum_GBps;            /* sum of the rates in all answers; measure_loads() resets the sum */
+    /* sum of the rates in answers to MESH_ONE_WAY and MESH_BOTH_WAYS; measure_loads() resets the sum */
+    double sum_GBps;
     void (*answered)(struct lead *l, struct lead_rank *r, const struct mesh_answer *a);
 };
 
@@ -43,7 +44,7 @@ bool lead_has(const struct lead *l, uint32_t node);
 int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh_what what, uint64_t duration_ms);
 int lead_all_to_all(struct lead *l, uint64_t duration_ms);
 void lead_answer(struct lead *l, struct lead_rank *r, const struct mesh_answer *a);
-/* Runs all rounds, measures outliers again and, with --load, measures all nodes at once. Returns 0 or -errno. */
+/* Runs the rounds, measures outliers again and, with --load, measures all nodes at once. Returns 0 or -errno. */
 int lead_measure(struct lead *l);
 
 #endif

@@ -7,7 +7,7 @@
  *   HELLO   rank to lead: its rank, the address of its service, its NICs
  *   ORDER   lead to rank: measure with one rank, or with several at once
  *   ANSWER  rank to lead: the result of an order
- *   BYE     lead to rank: all measurements are finished
+ *   BYE     lead to rank: the rank is no longer needed
  *   FINAL   rank to lead: the errors that its NICs counted since HELLO; the rank then exits
  */
 #ifndef HW_MESH_PROTO_H

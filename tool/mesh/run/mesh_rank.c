@@ -38,7 +38,7 @@ static uint64_t read_errors(int root, const char *nic, const char *which)
     return hw_root_u64(root, &v, "sys/class/net/%s/statistics/%s", nic, which) == 0 ? v : 0;
 }
 
-/* Lists the NICs that are up and have an address, each once. If before is not NULL, counts only the errors since
+/* Lists the NICs that reach_facts() reports, each once. If before is not NULL, counts only the errors since
  * `before`. */
 static int list_nics(struct mesh_hello *h, const struct mesh_hello *before)
 {

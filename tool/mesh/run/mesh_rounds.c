@@ -145,7 +145,7 @@ static int measure_again(struct lead *l, const struct mesh_findings *found, stru
     return rc;
 }
 
-/* Judges, and repeats the measurements of outliers until each is confirmed or refuted, but at most AGAIN times. */
+/* Judges the results and measures the suspects again, until no suspects are left, but at most AGAIN times. */
 static int judge_twice(struct lead *l, struct mesh_pair *pair)
 {
     struct mesh_findings found;

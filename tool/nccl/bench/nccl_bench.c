@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CMD        NB_CMD
-#define BYTES      (1ull << 30) /* iterations of a size by default: BYTES / size, but ITERS_MIN to ITERS_MAX */
+#define BYTES      (1ull << 30) /* default iterations of a size: BYTES / size, limited to ITERS_MIN to ITERS_MAX */
 #define ITERS_MIN  10
 #define ITERS_MAX  500
 #define WARMUP_MIN 3
@@ -69,7 +69,8 @@ static const struct nb_var common[] = {
     {"NCCL_SHM_DISABLE", "1"},
     {"NCCL_NVLS_ENABLE", "0"},
     {"NCCL_MNNVL_ENABLE", "0"},
-    /* log output that the supervisor parses, and user settings that would redirect it or choose another network */
+    /* turn on the log output that the supervisor parses, and remove settings of the user that would redirect this
+     * output or choose another network */
     {"NCCL_DEBUG", "INFO"},
     {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
     {"NCCL_DEBUG_FILE", NULL},
@@ -98,7 +99,7 @@ struct bench_run {
     struct report_files files;
     struct nb_start start;
     struct nb_hosts hosts;
-    bool on_hosts; /* ranks run on the hosts of --hosts or in a launcher's processes; if not, all run on this host */
+    bool on_hosts;                                 /* true with --hosts or a launcher */
     struct nb_config config[CONFIGS + NB_SOCKETS]; /* configurations to measure */
     bool failed[CONFIGS + NB_SOCKETS], own_failed;
     bool left_badly; /* ranks of some round did not exit cleanly */
@@ -289,8 +290,8 @@ static bool all_well(const struct bench_run *b)
     return true;
 }
 
-/* Chooses the configurations to measure: hawser's, those of --sockets and, with --vs-socket or on several hosts,
- * others. */
+/* Chooses the configurations to measure: hawser's, those of --sockets and, with --vs-socket, --hosts or a
+ * launcher, others. */
 static void choose_configs(struct bench_run *b)
 {
     const struct nb_args *a = b->a;

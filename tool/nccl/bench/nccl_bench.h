@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser nccl bench`: operations of the real NCCL, one process per GPU. Each process is this program again, a rank,
- * which loads NCCL and CUDA and executes orders. The supervisor does not load NCCL, because NCCL reads its parameters
- * once per process, and each configuration needs its own parameters.
+ * `hawser nccl bench` runs operations of the real NCCL, with one process per GPU. Each of these processes, a rank, is
+ * this program again. A rank loads NCCL and CUDA and executes orders. The supervisor does not load NCCL, because NCCL
+ * reads its parameters once per process, and each configuration needs its own parameters.
  *
  * Orders and replies are structures that instances of the same build exchange: as messages of a SOCK_SEQPACKET socket
  * on one host, and as parts of a byte stream between hosts.
@@ -30,11 +30,11 @@ enum nb_op { NB_ALL_REDUCE, NB_SENDRECV, NB_ALLTOALL, NB_ALL_GATHER, NB_REDUCE_S
 
 const char *nb_op_name(enum nb_op op);
 /* Returns the factor between algbw and busbw, as in nccl-tests. The size of an all_gather is that of its output, and
- * the size of a reduce_scatter that of its input. */
+ * the size of a reduce_scatter is that of its input. */
 double nb_bus_factor(enum nb_op op, unsigned n);
 /* Returns the number of floats of which a size must be a multiple: n if each rank has its own part, otherwise 1. */
 unsigned nb_parts(enum nb_op op, unsigned n);
-/* Returns the size rounded down to whole floats, the same number for each rank. Returns 0 if the size is too small. */
+/* Returns the size, rounded down to a multiple of nb_parts() floats. Returns 0 if the size is too small. */
 uint64_t nb_fit(enum nb_op op, unsigned n, uint64_t size);
 
 /* ---- orders and replies --------------------------------------------------------------------- */
@@ -47,11 +47,11 @@ struct nb_order {
     uint8_t uid[NB_UID];
 };
 
-/* Counters of a node's NICs: absolute values, or their increase. */
+/* Counters of a NIC: absolute values, or their increase. */
 struct nb_nic {
     char name[HAWSER_NIC_NAME];
     uint64_t sent, received, dropped; /* the kernel's counters: bytes, bytes, packets */
-    uint64_t retransmits;             /* segments, of this process's TCP connections */
+    uint64_t retransmits;             /* retransmitted segments of the ranks' TCP connections */
 };
 
 struct nb_counts {
@@ -61,7 +61,7 @@ struct nb_counts {
 };
 
 uint64_t nb_node_id(void);
-/* Reads the counters of the NICs that are up and have an address, at most NB_NICS. */
+/* Reads the counters of at most NB_NICS of the NICs that hw_nics_list() returns. */
 void nb_count(struct nb_counts *c);
 /* Replaces the counters in c with their increase since `before`. */
 void nb_count_since(struct nb_counts *c, struct nb_counts *before);
@@ -71,7 +71,7 @@ struct nb_reply {
     int32_t version;
     double seconds, cpu; /* duration of all iterations, and the process's CPU time in this period, in seconds */
     double first_op;     /* seconds of the communicator's first operation of this kind; 0 if not measured */
-    uint64_t checked, bad, first; /* numbers of elements; index of the first wrong element */
+    uint64_t checked, bad, first; /* checked and wrong elements; index of the first wrong one */
     struct nb_counts counts;      /* NB_RUN: increase during the run */
     uint8_t uid[NB_UID];
     char text[HW_ERR_TEXT];
@@ -150,7 +150,7 @@ int nb_crew_end(struct nb_crew *c, int rc);
 /* ---- results -------------------------------------------------------------------------------- */
 
 struct nb_sample {
-    double us, cpu; /* per iteration */
+    double us, cpu; /* per iteration: duration on the slowest rank; CPU seconds of all ranks */
     double first;   /* us of the first operation of its kind, in which NCCL connects; 0 if not measured */
 };
 
@@ -166,8 +166,8 @@ struct nb_counted_list {
     size_t n;
 };
 
-/* Adds the counters that a rank of the crew sent in its last reply. Of the ranks on a node, only the first one's kernel
- * counters are added. Fails with -ENOMEM. */
+/* Adds the counters that a rank of the crew sent in its last reply. Of the ranks on a node, only the first rank's
+ * kernel counters are added. Fails with -ENOMEM. */
 int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned rank);
 
 struct page;
@@ -212,7 +212,7 @@ struct nb_table {
     unsigned ranks, rounds;
     struct nb_raw raw[NB_RAWS];
     size_t n_raw;
-    const char *hosts; /* such as "a,b"; NULL if all ranks are on this host */
+    const char *hosts; /* such as "a,b"; NULL without --hosts or a launcher */
     struct nb_own own[NB_SIZES];
     size_t n_own;
 };

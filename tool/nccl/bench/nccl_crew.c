@@ -89,7 +89,7 @@ static int each_change(const struct nb_config *config, const struct nb_start *s,
         return rc;
     if (s->more && !config->socket && !config->theirs && (rc = change_vars(s->more, fn, arg)) < 0)
         return rc;
-    /* on this host, each rank has its own host ID; on several hosts, the ranks of a node share one */
+    /* on this host, each rank has its own host ID; on several hosts, the ranks of a node share an ID */
     snprintf(host, sizeof host, "hawser-bench-%u", s->hosts ? s->hosts->node[nb_host_of(s->hosts, rank)] : rank);
     return fn(arg, "NCCL_HOSTID", host);
 }
@@ -132,7 +132,7 @@ static int change_item(void *arg, const char *name, const char *value)
 }
 
 /* Starts a rank with an agent. The rank's environment is that of its host, with NCCL's and hawser's variables and
- * LD_LIBRARY_PATH of this process, and with the changes of each_change(). */
+ * LD_LIBRARY_PATH of this process, with the changes of each_change() and, for hawser, with the folder of our plugin. */
 static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];
@@ -392,8 +392,8 @@ int nb_crew_order(struct nb_crew *c, const struct nb_order *o, int ms)
     return run_rank_order(c, c->n, o, ms);
 }
 
-/* Fails if a rank does not report its network, or if NCCL does not use its sockets where they were requested, or uses a
- * built-in network instead of a plugin, because the results would be those of the other network. */
+/* Fails if a rank does not report its network, or if NCCL uses a different network than requested: any other network
+ * instead of its sockets, or a built-in network instead of a plugin. */
 static int check_networks(struct nb_crew *c, const struct nb_config *config)
 {
     for (unsigned i = 0; i < c->n; i++) {

@@ -263,7 +263,7 @@ static int hear_answer(struct nb_member *m, void *data, size_t len, uint64_t dea
     return 0;
 }
 
-/* Reads the greeting, and skips what a login shell may have printed before it. */
+/* Reads the greeting, and skips text that a login shell may have printed before the greeting. */
 static int hear_greeting(struct nb_member *m)
 {
     static const char magic[] = NB_MAGIC;

@@ -11,7 +11,7 @@
  *   NB_ASK_PROBE: the agent answers with struct nb_probe, and accepts another request
  *   NB_ASK_RANK:  the agent starts a rank, and forwards orders and replies
  *   NB_ASK_RUN:   the agent starts a command, whose standard output follows
- * When an agent's standard input ends, the agent ends what it started.
+ * When an agent's standard input ends, the agent ends the process that it started.
  */
 #ifndef HW_TOOL_NCCL_HOSTS_H
 #define HW_TOOL_NCCL_HOSTS_H
@@ -60,19 +60,19 @@ struct nb_hosts {
     char *ssh_text, *ssh[NB_HOST_ARGS / 2];
     char remote[4096]; /* path of the program on the hosts */
     char *label;       /* list of the launcher's processes, or NULL */
-    const char *tcpx;  /* path of the plugin on all hosts, or NULL if not all have it */
+    const char *tcpx;  /* path of the TCPX plugin, or NULL if not all hosts have it */
     char tcpx_path[256];
 };
 
 /* Parses a list of hosts such as "a,b". ssh is a command such as "ssh -oBatchMode=yes"; remote is the program's path on
  * the hosts. Both may be NULL. Fails with -EINVAL, -E2BIG or -ENOMEM. */
 int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, const char *remote);
-/* Treats the processes that a launcher started like hosts: one process on each node, or several processes on a node
- * with one rank each. */
+/* Treats each process that a launcher started as a host. If a node has several processes, each process has one rank.
+ * Fails with -E2BIG or -ENOMEM. */
 struct nb_seat_row;
 int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via);
 void nb_hosts_free(struct nb_hosts *hosts);
-/* Return the host of a rank, and the rank's GPU on this host. */
+/* Return the host of a rank, and the rank's GPU on that host. */
 static inline unsigned nb_host_of(const struct nb_hosts *hosts, unsigned rank)
 {
     return rank / hosts->per_host;

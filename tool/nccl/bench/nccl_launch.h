@@ -12,8 +12,8 @@
  *   DATA   both ways: bytes of agent `id`; value is 0 for its standard input, 1 for output, 2 for errors
  *   SHUT   hub to seat: the agent's standard input has ended
  *   KILL   hub to seat: the agent is no longer needed
- *   ENDED  seat to hub: the agent has ended; `value` is the status of waitpid()
- *   BYE    hub to seat: all measurements are finished
+ *   ENDED  seat to hub: the agent has ended; `value` is the agent's wait status
+ *   BYE    hub to seat: the seat is no longer needed
  */
 #ifndef HW_TOOL_NCCL_LAUNCH_H
 #define HW_TOOL_NCCL_LAUNCH_H
@@ -70,14 +70,14 @@ struct nb_launch {
     uint64_t wait_ms; /* ms to wait for all ranks */
 };
 
-/* Runs rank 0: meets the other seats, and runs supervise() in a separate process. Returns the exit code of supervise(),
- * which gets n rows, ordered by rank, and the descriptor for --via. */
+/* Runs rank 0: meets all seats, and then calls supervise() in a child process, with n rows, ordered by rank, and the
+ * descriptor for --via. Returns the child's exit code, or TOOL_FAILED after an error before this call. */
 int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat_row *row, uint32_t n, int via),
            void *arg);
-/* Runs a seat. Returns the exit code, which is TOOL_OK once the hub has dismissed the seat. */
+/* Runs a seat. Returns TOOL_OK if the hub dismissed the seat, or TOOL_FAILED after an error. */
 int nb_seat(struct nb_launch *l);
-/* Runs a process that represents a seat's agent. told is "FD,SEAT", the value of --via. Returns the agent's exit code.
- */
+/* Runs a process that represents a seat's agent. told is "FD,SEAT", the value of --via. Returns the agent's exit code,
+ * or TOOL_USAGE or TOOL_FAILED after an error. */
 int nb_via(const char *told);
 
 #endif

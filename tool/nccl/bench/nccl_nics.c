@@ -88,7 +88,7 @@ void nb_count(struct nb_counts *c)
 
 static uint64_t grown(uint64_t now, uint64_t before)
 {
-    return now > before ? now - before : 0; /* smaller if connections were closed, or if a NIC was recreated */
+    return now > before ? now - before : 0; /* a counter shrinks if connections were closed or the NIC was recreated */
 }
 
 void nb_count_since(struct nb_counts *c, struct nb_counts *before)
@@ -150,7 +150,7 @@ int nb_counted_add(struct nb_counted_list *l, const struct nb_crew *c, unsigned 
     return rc;
 }
 
-/* Returns true unless the NIC is a loopback without traffic. Other NICs are shown even without traffic. */
+/* Returns true unless the NIC is the loopback and has no traffic. */
 static bool is_shown(const struct nb_nic *nic)
 {
     return nic->sent || nic->received || strcmp(nic->name, "lo") != 0;

@@ -25,8 +25,8 @@ struct output {
     size_t len, cap;
 };
 
-/* Waits up to ms for more output, and reads it. Returns 1 after reading some, 0 at the end or after an error of the
- * socket, -EAGAIN if no output is available, or -ENOMEM if the output is too long or memory is exhausted. */
+/* Waits up to ms for more output, and reads it. Returns 1 after reading output, 0 at the end or after an error of
+ * the socket, -EAGAIN if no output is available, or -ENOMEM if the output is too long or memory is exhausted. */
 static int read_member_output(struct nb_member *m, struct output *o, int ms)
 {
     struct pollfd p[2] = {{.fd = m->fd, .events = POLLIN}, {.fd = m->err, .events = POLLIN}};

@@ -240,7 +240,7 @@ static int start_op(struct rank *k, enum nb_op op, uint64_t len)
 }
 
 /* Waits for an event. Sleeps between polls, because the CPU time of a spinning thread would count as NCCL's. The GPU's
- * events measure the time, so sleeping does not affect the result. */
+ * events time the measured operations, so sleeping does not affect their result. */
 static int wait_event(struct rank *k, CUevent e)
 {
     for (unsigned i = 0;; i++) {

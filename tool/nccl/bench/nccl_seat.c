@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that a launcher started. It starts agents as the hub requests, and forwards their output. */
+/* A process that a launcher started. It starts agents as the hub requests, and forwards their input and output. */
 #include "tool/child.h"
 #include "tool/nccl/bench/nccl_launch.h"
 #include "tool/tool.h"
@@ -79,9 +79,9 @@ static void feed_child(struct child *c, const uint8_t *at, size_t len)
     }
 }
 
-/* Forwards what the agent has written to one of its two descriptors. Closes standard error at its end. Output is
- * forwarded after all of standard error so far, because the supervisor looks for NCCL's choice of network there when a
- * rank has replied. */
+/* Forwards the data that the agent has written to one of its two descriptors, and closes standard error at its end.
+ * Before output, forwards all standard error so far, because the supervisor looks in standard error for NCCL's choice
+ * of network when a rank has replied. */
 static void drain_child(struct seat *s, struct child *c, int *fd, uint32_t which)
 {
     uint8_t buf[NB_TUBE_DATA_MOST];
