@@ -5,7 +5,7 @@
 #include "fuzz.h"
 #include "wire/wire.h"
 
-/* Compares all bytes outside [from, to), which are reserved: they are sent as 0, and not checked. */
+/* Compares all bytes except the reserved bytes [from, to), which are sent as 0 and not checked. */
 static bool same_but(const uint8_t *a, const uint8_t *b, size_t n, size_t from, size_t to)
 {
     return memcmp(a, b, from) == 0 && memcmp(a + to, b + to, n - to) == 0;
@@ -51,8 +51,8 @@ static void welcome(const uint8_t *in)
     }
     FUZZ_CHECK(w.refusal < HW_REFUSE_COUNT);
     hw_welcome_encode(out, &w);
-    FUZZ_CHECK(
-        same_but(in, out, 10, 4, 8)); /* the version and flags are those of the CHALLENGE; the rest is reserved */
+    /* the version and flags are those of the CHALLENGE; the rest is reserved */
+    FUZZ_CHECK(same_but(in, out, 10, 4, 8));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -20,11 +20,11 @@ struct run {
     struct hw_hs hs;
     int fd, far; /* the state machine's end, and the test's end */
     bool server;
-    uint8_t sent[4096]; /* by the test */
+    uint8_t sent[4096]; /* bytes that the test sent */
     size_t nsent;
-    uint8_t got[1024]; /* from the state machine */
+    uint8_t got[1024]; /* bytes that the state machine sent */
     size_t ngot;
-    uint8_t key[HW_SECRET]; /* that the test uses */
+    uint8_t key[HW_SECRET]; /* the test's key */
 };
 
 static unsigned admit(void *arg, const struct hw_hello *hello, struct hw_challenge *c, uint8_t key[HW_SECRET])

@@ -117,8 +117,8 @@ static void lines(const uint8_t *data, size_t size)
 
 static void message(unsigned which, const uint8_t *data, size_t size)
 {
-    struct nlmsghdr *h =
-        malloc(sizeof(*h) + size); /* the exact size, so that a sanitizer detects an overrun of one byte */
+    /* the exact size, so that a sanitizer detects an overrun of one byte */
+    struct nlmsghdr *h = malloc(sizeof(*h) + size);
     if (!h)
         abort();
     *h = (struct nlmsghdr){.nlmsg_len = (uint32_t)(sizeof(*h) + size), .nlmsg_type = types[which]};

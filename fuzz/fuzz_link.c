@@ -77,7 +77,7 @@ static void end_token(void *up, struct hw_link *l, void *token, uint32_t pay)
 static const struct hw_link_ops ops = {pull_nothing,  place_frame, place_rest, take_frame,
                                        abandon_frame, end_token,   end_token,  NULL /* all memory is host memory */};
 
-/* Fills the pieces that are expected from the second stream, up to most bytes. Returns the number of bytes. */
+/* Fills the pieces that are expected from the second stream, up to `most` bytes. Returns the number of bytes. */
 static uint64_t feed_apart(const struct hw_piece *piece, uint32_t n, size_t most)
 {
     uint64_t sum = 0;

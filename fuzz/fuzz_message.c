@@ -105,7 +105,8 @@ static void post_op(struct node *n, enum hw_op_kind kind, uint8_t *memory, struc
     hw_op_put(op);
 }
 
-/* Passes one frame of the input to the peer. Returns false if there is none or the peer has died. */
+/* Passes one frame of the input to the peer. Returns false if no frame is left, the frame was refused, or the peer has
+ * died. */
 static bool feed_frame(struct node *n, const uint8_t **data, size_t *size)
 {
     struct hw_piece piece[HW_LINK_PIECES];
@@ -158,8 +159,8 @@ static bool feed_frame(struct node *n, const uint8_t **data, size_t *size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct node *n = calloc(1, sizeof *n);
-    uint8_t *memory =
-        calloc(3, REGION); /* the readable region, the writable region, and the memory of the operations */
+    /* the readable region, the writable region, and the memory of the operations */
+    uint8_t *memory = calloc(3, REGION);
     struct hw_loop *loop[1];
     if (!n || !memory || sodium_init() < 0)
         abort();

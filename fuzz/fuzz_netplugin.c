@@ -77,7 +77,6 @@ static void log_line(const uint8_t *data, size_t size, size_t cap)
     free(buf);
 }
 
-/* Checks the greeting of a peer. */
 static void greeting(const uint8_t *data, size_t size)
 {
     struct hw_plugin_greet g, h;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The input of a container runtime: the first byte selects a state ('s') or a config.json. A config.json is written and
- * read again unchanged. Adding the sandbox's parts twice gives the same result as once, and removing them restores
- * it. */
+ * read again unchanged. Adding the sandbox's parts twice gives the same result as once, and removing them restores the
+ * original. */
 #include "fuzz.h"
 #include "oci/note.h"
 #include "oci/spec.h"

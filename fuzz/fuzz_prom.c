@@ -23,7 +23,7 @@ static void check_sample(const struct prom_sample *s)
     FUZZ_CHECK(s->value <= value * 1.000001 && s->value >= value * 0.999999);
 }
 
-/* Checks that the text that gather_write() makes of it can be parsed again and has the same number of samples. */
+/* Checks that the text that gather_write() makes from p can be parsed again and has the same number of samples. */
 static void pass_on(const struct prom *p)
 {
     struct gather_source s = {.pid = 1, .data = *p, .state = GATHER_ANSWERED};

@@ -53,7 +53,7 @@ static bool is(const struct vb_request *q, uint32_t command)
            q->command->command == command;
 }
 
-/* Checks a request that passed the strictest policy, independently of the judge's code. */
+/* Checks a request that the policy STRICT allows, independently of the judge's code. */
 static void strict(const struct vb_request *q)
 {
     const uint8_t *in = q->core_in;

@@ -148,7 +148,7 @@ void hd_client_accept(struct hd_daemon *d)
             struct timespec t = {.tv_nsec = 100000000};
             if (may_say(d))
                 SAY(d, HAWSER_LOG_ERROR, "cannot accept a client: %s", hw_errno_text(errno));
-            nanosleep(&t, NULL); /* the socket stays readable, so the loop would not block */
+            nanosleep(&t, NULL); /* the socket stays readable, so the loop would spin without this pause */
         }
         return;
     }

@@ -20,8 +20,8 @@
 
 #define RECOVER_MS 5000 /* time limit in ms for the kernel to close the sockets of the previous hawserd */
 
-#define SANITIZED \
-    (HW_ASAN || HW_TSAN) /* the filter would kill a sanitized process, because sanitizers make other system calls */
+/* the filter would kill a sanitized process, because sanitizers make other system calls */
+#define SANITIZED (HW_ASAN || HW_TSAN)
 
 struct args {
     const char *socket, *state, *policy, *user;

@@ -69,8 +69,8 @@ bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic)
     return spec->delay_us[nic] || spec->loss_ppm[nic];
 }
 
-/* Returns an index for a link that is unique in the lab; see hw_rtnl_veth_add(). The kernel uses small indices for lo
- * and others. */
+/* Returns a link index that is unique in the lab; see hw_rtnl_veth_add(). The kernel uses small indices for lo and
+ * others. */
 int lab_index(unsigned node, unsigned nic, enum lab_end end)
 {
     return 100 + (int)((4 * node + end) * HW_LAB_MAX_NICS + nic);

@@ -193,7 +193,7 @@ int holder_detach(const char *title, int *fd, unsigned n)
         if (fd[i] < 0)
             return -errno;
     }
-    for (unsigned from = 3;;) { /* closes the file descriptors between the numbers in fd */
+    for (unsigned from = 3;;) { /* closes every file descriptor from 3 up that is not in fd */
         unsigned next = ~0u;
         for (unsigned i = 0; i < n; i++)
             if ((unsigned)fd[i] >= from)

@@ -167,7 +167,7 @@ static int remove_kept(const char *name, const struct kept *which)
     return rc;
 }
 
-/* Creates a lab as root. *made records the namespaces created so far, in the form of find_kept_namespaces(). */
+/* Creates a lab as root. made->has records the namespaces created so far. */
 static int make_kept_lab(const struct hw_lab_spec *spec, struct lab *l, struct kept *made)
 {
     char ns[64];
@@ -380,7 +380,8 @@ int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *
     return rc;
 }
 
-/* Returns true if the link is that NIC: by the name eth<nic> or, for other prefixes, by the index that `up` gave it. */
+/* Returns true if the link is NIC number nic of the node: by the name eth<nic> or, for other prefixes, by the index
+ * that `up` gave it. */
 static bool is_nic(const struct hw_rtnl_link *link, unsigned node, unsigned nic)
 {
     char eth[IFNAMSIZ];

@@ -109,7 +109,7 @@ int hw_lab_parse_nic(const char *text, unsigned *nic);
 struct hw_lab_nic {
     struct hw_rtnl_link link;
     struct in_addr addr; /* 0 if none */
-    uint64_t rate;       /* limit for what the NIC sends, bits per second; 0 means no limit */
+    uint64_t rate;       /* limit on sending, in bits per second; 0 means no limit */
 };
 
 struct hw_lab_node {

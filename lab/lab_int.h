@@ -51,7 +51,7 @@ bool lab_has_relay(const struct hw_lab_spec *spec);
 bool lab_is_relayed(const struct hw_lab_spec *spec, unsigned nic);
 /* Builds the network of existing namespaces: links, addresses, routes, rates. */
 int lab_build(struct lab *l, const struct hw_lab_spec *spec);
-/* Sets the rate at one end of a link, and derives the burst and the limit from it. */
+/* Sets the rate at one end of a link, and derives the burst and the limit from the rate. */
 int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate);
 
 /* ---- relay.c: delay and loss ------------------------------------------------------------------ */

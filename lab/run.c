@@ -54,7 +54,8 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     return hw_fail(-errno, "running %s: %s", argv[0], strerror(errno));
 }
 
-/* What a child that could not execute the command writes to its pipe. On success the pipe closes without data. */
+/* The message that a child writes to its pipe if it could not execute the command. On success the pipe closes without
+ * data. */
 struct failure {
     int rc;
     /* a constant of this program, which has the same address in the parent; NULL if the command itself failed */

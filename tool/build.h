@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Prints "hawser 1.0.0", followed by lines for the commit, the compiler, the C library, other libraries and the
- * transports. */
+/* Prints "hawser" and the version, followed by lines for the commit, the compiler, the C library, other libraries and
+ * the transports. */
 void build_print(FILE *out);
 /* Returns the version and, if known, the commit, such as "1.0.0 (3f2a91c)", for reports. */
 const char *build_name(void);

@@ -57,7 +57,7 @@ static void print_options_help(const struct opts *o, const struct flat *f)
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-/* Formats "auto, yes or no". */
+/* Formats the words as in "auto, yes or no". */
 static const char *list_words(const char *const *words, char *buf, size_t cap)
 {
     buf[0] = 0;

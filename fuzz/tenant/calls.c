@@ -20,8 +20,8 @@
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
 T_WRAPS_BEGIN
 
-#define CALLS_MAX  20000 /* between two calls that wait for events */
-#define EVENTS_MAX 5000  /* waits that return events while no program acts */
+#define CALLS_MAX  20000 /* maximum number of calls between two waits for events */
+#define EVENTS_MAX 5000  /* maximum number of waits that return events while no program acts */
 
 void t_tick(void)
 {
@@ -133,7 +133,7 @@ WRAP(int, fstat64, int fd, struct stat *st)
     return played(fd) ? look_at(fd, st) : __real_fstat64(fd, st);
 }
 
-/* Opens "stat" in a thread's folder of /proc. */
+/* Handles fstatat() of "stat" in a thread's folder of /proc. */
 static int look_in(int fd)
 {
     const struct t_file *f = t_broker_file(fd);
@@ -155,7 +155,7 @@ WRAP(int, munmap, void *at, size_t n)
 {
     if (!t.playing || n != VB_MINE_SIZE)
         return __real_munmap(at, n);
-    /* The broker's part of a window is directly before the window's bytes. */
+    /* new_window() has stored the pointer to the window directly before the mapping. */
     struct t_window *w;
     memcpy(&w, (uint8_t *)at - sizeof w, sizeof w);
     t_window_put(w);
@@ -329,7 +329,7 @@ WRAP(int, setrlimit64, int resource, const struct rlimit *l)
     return t.playing ? set_limit() : __real_setrlimit64(resource, l);
 }
 
-/* A page that arrives late: the tenant makes steps meanwhile. */
+/* Simulates a page that arrives late: the tenant makes steps meanwhile. */
 static void delay(uint64_t address, uint64_t n)
 {
     uint64_t at = address & 0xfffff;

@@ -22,7 +22,8 @@ const char *t_policy(bool all)
 
 /* ---- quotas ------------------------------------------------------------------------------------------- */
 
-/* Counts the objects of nodes that a program has or had, and that have not ended. */
+/* Adds the objects of a node that has not ended to n and bytes. The node itself counts as a context once a program has
+ * had it. */
 T_UNSEEN static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
 {
     n[f->device][VB_CONTEXT] += f->given;

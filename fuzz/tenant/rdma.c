@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The simulated kernel's RDMA. Creates and ends the objects that requests name, for each inode, and checks that each
- * request is one that a broker may send. A new object gets the lowest free number. Like kernels before June 2026,
+ * request is one that a broker may send. A new object gets the lowest free number. As in kernels before June 2026,
  * REREG_MR can give write access to memory that was pinned for reading only (CVE-2026-52908).
  */
 #include "fuzz/tenant/tenant.h"
@@ -83,7 +83,7 @@ static uint64_t number_in(struct request *r, uint16_t id)
     return v;
 }
 
-/* Copies the core part's struct, up to its length. */
+/* Copies up to size bytes of the core part, and zeroes the rest. */
 static void core_in(struct request *r, void *dst, size_t size)
 {
     size_t n;
@@ -110,7 +110,8 @@ static int write_out(struct request *r, const struct ib_uverbs_attr *a, const vo
     return 0;
 }
 
-/* Writes to the caller's attribute that it is set, and its new number. The attribute may not be writable. */
+/* Marks the caller's attribute as valid output and, if number is true, stores the new number in the attribute. Fails
+ * with -EFAULT if the attribute is not writable. */
 static int mark(struct request *r, const struct ib_uverbs_attr *a, bool number)
 {
     uint8_t *theirs = r->attr + (size_t)(a - r->copy) * sizeof *a,
@@ -182,7 +183,7 @@ static int check_descriptors(struct request *r)
     return !f ? -EBADF : f->kind != T_CHANNEL ? -EINVAL : 0;
 }
 
-/* ---- what the policy forbids, of some commands -------------------------------------------------------- */
+/* ---- the policy's limits, for some commands ----------------------------------------------------------- */
 
 static void check_policy(struct request *r)
 {
@@ -322,7 +323,7 @@ static int rereg(struct request *r)
     if (in.mr_handle >= T_OBJECTS || r->device->object[in.mr_handle].type != VB_MR)
         return -ENOENT;
     struct t_object *o = &r->device->object[in.mr_handle];
-    /* unchanged if the request does not change it */
+    /* the access stays unless the request changes the access */
     bool writes = in.flags & REREG_ACCESS ? in.access_flags & WRITES : o->writes, read_only = o->read_only;
     if (in.flags & REREG_TRANS) {
         if (((in.start ^ in.hca_va) & (T_PAGE - 1)) != 0)
@@ -469,7 +470,8 @@ static int run(struct request *r)
     return rc;
 }
 
-/* Checks attributes like uverbs_process_attr(): none twice, no unknown mandatory ones, and all required ones. */
+/* Checks attributes as uverbs_process_attr() does: no attribute occurs twice, every mandatory attribute is known, and
+ * no required attribute is missing. */
 static int check_attrs(struct request *r)
 {
     const struct vb_attr_rule *rules = r->c->attrs ? r->c->attrs : vb_write_attrs;
@@ -517,9 +519,10 @@ int t_rdma_run(struct t_file *device, void *h, struct t_thread *th)
     r.c = vb_schema(r.h.object_id, r.h.method_id, command);
     T_HOLDS(r.c && r.c->where != VB_REFUSED, "a command that the schema does not let through: 0x%x 0x%x 0x%x",
             r.h.object_id, r.h.method_id, command);
-    bool own =
-        r.c->ends != VB_NONE || (r.c->object == UVERBS_OBJECT_DEVICE && r.c->method == UVERBS_METHOD_INFO_HANDLES) ||
-        (r.c->object == UVERBS_OBJECT_MR && r.c->method == UVERBS_METHOD_QUERY_MR); /* may also be the broker's */
+    /* the broker also makes these requests for itself */
+    bool own = r.c->ends != VB_NONE ||
+               (r.c->object == UVERBS_OBJECT_DEVICE && r.c->method == UVERBS_METHOD_INFO_HANDLES) ||
+               (r.c->object == UVERBS_OBJECT_MR && r.c->method == UVERBS_METHOD_QUERY_MR);
     T_HOLDS(!t.read_other || th || own, "it runs %s, which it has read from another process", r.c->name);
     T_HOLDS(th || own || t.raced || device == t.call_file, "it runs %s on what is not there", r.c->name);
     T_SAY("kernel runs %s of %s, on inode %u", r.c->name, th ? "a stub" : "the broker", (unsigned)device->ino);

@@ -80,7 +80,7 @@ static int receive(struct t_file *f, struct seccomp_notif *n)
     return 0;
 }
 
-/* Checks that a program got the number of its new object, unless something disturbed this. */
+/* In an honest run, checks that a program got the number of its new object. */
 static void check_result(struct t_thread *th)
 {
     const struct vb_command *c = th->asked;
@@ -128,8 +128,8 @@ static void go_on(struct t_thread *th)
         th->at = T_STUB_RUNS;
         T_HOLDS(!t.read_other, "the stub runs what was read of another process");
     } else if (th->data.nr == SYS_write) {
-        t_call_end(th, -EACCES); /* opening a device for which another process asked, or a file that is no device, has
-                                    no consequence */
+        /* a write to a device that another process opened, or to a file that is not a device, has no effect */
+        t_call_end(th, -EACCES);
     } else {
         t_call_end(th, -ENOENT); /* a node that cannot be opened, or a different file */
     }

@@ -10,7 +10,8 @@ T_WRAPS_BEGIN
 
 /* ---- other programs of the container ------------------------------------------------------------------ */
 
-/* A container without annotations, in the default section: an empty key and an empty section (join.c). */
+/* Delivers the message of a program that joins: a container without annotations in the default section, so an empty key
+ * and an empty section (join.c). */
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 {
     if (!played(fd))
@@ -107,8 +108,8 @@ WRAP(ssize_t, send, int fd, const void *buf, size_t n, int flags)
 {
     if (!played(fd))
         return __real_send(fd, buf, n, flags);
-    if (n >
-        sizeof(int)) { /* not the answer to a joining program; the text has a NUL after its end (open_memstream()) */
+    /* not the answer to a joining program; the text has a NUL after its end (open_memstream()) */
+    if (n > sizeof(int)) {
         t_rdma_status(buf);
         t_totals.told++;
     }

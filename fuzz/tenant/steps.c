@@ -16,7 +16,7 @@ T_UNSEEN static bool is_tenant(const struct t_thread *th)
     return th->used && !th->zombie && !th->stub && !th->process->stranger;
 }
 
-/* Continues a stopped program at some later time. */
+/* Continues a stopped program if the input's next byte says so. */
 static void go_on(struct t_process *p)
 {
     p->stopped = p->stopped && t_byte() & 3;
@@ -93,7 +93,7 @@ static void do_request(struct t_thread *th)
         step_request(th);
 }
 
-/* Repeats the previous call, with the current contents of its memory. */
+/* Repeats the thread's previous ioctl() with the current contents of its memory. */
 static void do_repeat(struct t_thread *th)
 {
     uint64_t at = t_address(th->process->mm, th->data.args[2] & 0xffff);
@@ -265,8 +265,9 @@ static void do_poke(struct t_thread *th)
 static void do_forge(struct t_thread *th)
 {
     uint8_t at = t_byte(), b = t_byte();
-    uint32_t number = b & 0x40 ? b : b % 4u, place = at & 1 ? 16 : at % 24u * 4; /* 16: the place of most numbers */
-    if (at & 0x80) {                                                             /* a thread waits for the result */
+    /* 16: the place of most numbers */
+    uint32_t number = b & 0x40 ? b : b % 4u, place = at & 1 ? 16 : at % 24u * 4;
+    if (at & 0x80) { /* replaces the next result, as if a thread waited for the result */
         t.forge_at = 1 + place;
         t.forge = number;
     } else if (th->process->mm->window) {
@@ -486,7 +487,8 @@ void t_step(void)
         k->other();
 }
 
-/* Ends all programs when the input has ended, by themselves or with SIGKILL, or the agent ends the broker. */
+/* Ends the run when the input has ended: the programs exit by themselves or are killed with SIGKILL, or the agent ends
+ * the broker. */
 void t_finish(void)
 {
     t.hold_stubs = 0;

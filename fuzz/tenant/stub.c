@@ -11,7 +11,7 @@
 #include <linux/audit.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
-/* ---- its loop ----------------------------------------------------------------------------------------- */
+/* ---- the stub's loop ---------------------------------------------------------------------------------- */
 
 #define SPIN_MAX 400 /* consecutive calls that a filter may answer; a filter that answers more answers all */
 
@@ -129,8 +129,8 @@ T_UNSEEN void t_stubs_run(void)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
         struct t_thread *th = &t.thread[i];
-        if (th->used && !th->zombie && th->again &&
-            !th->process->stopped) { /* a stop or a signal had interrupted the call */
+        /* a stop or a signal had interrupted the call */
+        if (th->used && !th->zombie && th->again && !th->process->stopped) {
             th->again = false;
             t_call_make(th, &th->data);
         }
@@ -139,7 +139,7 @@ T_UNSEEN void t_stubs_run(void)
     }
 }
 
-/* ---- how it comes -------------------------------------------------------------------------------------- */
+/* ---- injection ----------------------------------------------------------------------------------------- */
 
 int vb_inject_possible(void)
 {
@@ -336,7 +336,7 @@ int vb_tracer_ask(struct vb_tracer *tracer, const struct vb_lookup *q, int given
     return f->rc;
 }
 
-/* ---- what vb_serve() needs where it is guarded, which it is not here ----------------------------------- */
+/* ---- the guards of vb_serve(), which do nothing here --------------------------------------------------- */
 
 int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A simulated operating system for vb_serve(): processes, threads, file descriptors, seccomp notifications, and the
- * kernel's RDMA. The linker's --wrap redirects the broker's calls to it. The tenant acts only inside these calls, so
- * the input's bytes select each race between two calls of the broker.
+ * kernel's RDMA. The linker's --wrap redirects the broker's calls to this system. The tenant acts only inside these
+ * calls, so the input's bytes select each race between two calls of the broker.
  *
  * Memory: a process has four pages at an address of its own. The upper bits of an address identify the process for
  * which the address was made, and the lower bits select the byte in any process. A request of one process that is run
@@ -62,7 +62,7 @@ struct t_file {
     bool stranger; /* belongs to a process outside the container */
     bool killable; /* listener: once a notification is received, only SIGKILL interrupts the call */
     bool foreign;  /* listener: its programs are not visible in the broker's PID namespace */
-    unsigned ups;  /* listener: its semaphore */
+    unsigned ups;  /* listener: the kernel's semaphore, which counts queued calls */
     unsigned device;
     ino_t ino;
     int watch;
@@ -70,7 +70,7 @@ struct t_file {
     uint32_t serial; /* pidfd: serial number of the thread or its process */
     bool process;
     bool readable;       /* eventfd: has an event */
-    struct t_file *next; /* node */
+    struct t_file *next; /* next node in t.nodes */
     unsigned objects;    /* number of objects ever used; higher entries were never used */
     struct t_object object[T_OBJECTS];
 };
@@ -83,7 +83,7 @@ struct t_table {
     } fd[T_TABLE];
 };
 
-/* A window that stub and broker share; the broker's vb_stub.mine. */
+/* The window that a stub and the broker share. mine is the broker's vb_stub.mine. */
 struct t_window {
     unsigned refs;
     uint8_t *room, *mine;
@@ -123,7 +123,7 @@ struct t_thread {
     enum t_call_state call;
     uint64_t id;
     struct seccomp_data data;
-    int64_t result; /* of the last call */
+    int64_t result; /* result of the last call */
     bool again;     /* a stop interrupted the call, which is repeated when the thread continues */
     const struct vb_command *asked;
     unsigned nofile;
@@ -169,13 +169,13 @@ struct t_os {
     /* After race_at more calls of the broker, the tenant makes race_steps steps inside a call. */
     unsigned race_at, race_steps;
     unsigned hold_stubs; /* steps until stubs continue */
-    unsigned forge_at;   /* where the next result of a stub, and one more, is replaced; 0: nowhere */
+    unsigned forge_at;   /* 1 plus the offset at which the next result of a stub is replaced, or 0 for none */
     uint32_t forge;
     bool asks_status, racing, lose, no_thread_pidfds, tracer_dead, tracer_slow;
     int fail_rdma, fail_inject, fail_call;
     uint64_t calls, calls_at;       /* calls of the broker; their number at its last epoll_wait() */
     uint32_t call_serial;           /* the thread whose notification was received last */
-    bool read_other;                /* memory of another thread has been read for it since then */
+    bool read_other;                /* since then, memory of another thread has been read */
     bool raced;                     /* the tenant has made a step since then */
     const struct t_file *call_file; /* the file at the number that the call names */
     bool finished;
@@ -255,7 +255,7 @@ void t_tick(void); /* called for each call of the broker; the tenant may act fir
 /* seccomp.c */
 void t_call_make(struct t_thread *th, const struct seccomp_data *d);
 void t_call_end(struct t_thread *th, int64_t result);
-void t_call_take_back(struct t_thread *th); /* interrupted by a signal */
+void t_call_take_back(struct t_thread *th); /* interrupts the call, as a signal does */
 int t_listener_ioctl(struct t_file *f, unsigned long request, void *arg);
 struct t_thread *t_call_waiting(const struct t_file *listener);
 

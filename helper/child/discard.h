@@ -11,8 +11,8 @@
 #include "helper/child/child.h"
 
 #define HD_DISCARD_MAX 1024
-#define HD_DISCARD_BATCH \
-    16 /* this many queued connections are closed immediately; fewer are closed after HD_DISCARD_MS */
+/* this many queued connections are closed immediately; fewer are closed after HD_DISCARD_MS */
+#define HD_DISCARD_BATCH    16
 #define HD_DISCARD_MS       100
 #define HD_DISCARD_CHILDREN 8
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define EVENTS_ROOM \
-    (4 << 20) /* size of the queue for reports, in bytes; a report takes about 1 KiB with the kernel's overhead */
+/* size of the queue for reports, in bytes; a report takes about 1 KiB with the kernel's overhead */
+#define EVENTS_ROOM (4 << 20)
 
 /* ---- looks -------------------------------------------------------------------------------------- */
 

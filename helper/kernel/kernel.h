@@ -136,7 +136,7 @@ struct hd_kernel {
     int events; /* descriptor to poll for reports, or -1 */
 };
 
-/* Opens the interface to the running kernel. Fails with -errno if netlink is not available. */
+/* Opens the interface to the running kernel. Returns 0 or -errno. */
 int hd_kernel_open(struct hd_kernel *k);
 void hd_kernel_close(struct hd_kernel *k);
 

@@ -32,7 +32,7 @@ struct hd_policy {
 /* Sets the policy that applies without a file: root and uid may use all NICs, within the default limits. */
 void hd_policy_default(struct hd_policy *p, uid_t uid);
 /* Reads the policy from a file. Fails with -EACCES if users other than root and the user of this process can write to
- * the file, with -EINVAL and a message with file and line if the policy is invalid, or with another -errno. */
+ * the file, with -EINVAL if the policy is invalid, or with another -errno. */
 int hd_policy_load(struct hd_policy *p, const char *path);
 /* Parses a policy. name is the file's name for messages. */
 int hd_policy_parse(struct hd_policy *p, const char *text, const char *name);

@@ -86,8 +86,8 @@ static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
     return rc;
 }
 
-/* Logs a change of the settings. If the driver has reported that header split is on, the change may be that of
- * hds-thresh alone, or only make the setting explicit. */
+/* Logs a change of the settings. If the driver has reported that header split is on, the change may concern only
+ * hds-thresh, or only make the setting explicit. */
 static void log_split_change(const struct hd_state *s, const struct hd_nic *nic, const struct hd_split *was,
                              const struct hd_split *on)
 {

@@ -86,8 +86,8 @@ void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct h
 void hd_state_free(struct hd_state *s);
 /* Frees NICs and rules without changing the kernel's settings. */
 void hd_state_forget(struct hd_state *s);
-/* Handle requests to bind and to steer. Set the members id to page of the reply, or undo their changes and fail
- * with -errno. dmabuf is the request's descriptor, and is valid only if f->rc is 0. */
+/* Handle requests to bind and to steer. Fill in the reply, or undo their changes and fail with -errno. dmabuf is the
+ * request's descriptor, and is valid only if f->rc is 0. */
 int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
             int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a);
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
@@ -127,8 +127,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
               const struct hd_rss *rss);
 /* Removes the queues from RSS. rss is the current state of RSS. */
 int hd_take(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *rss, const uint32_t *queue, unsigned n);
-/* Undoes as many changes of the NIC as possible that are no longer needed. Frees nic if no change, binding or rule is
- * left. */
+/* Undoes, as far as possible, the changes of the NIC that are no longer needed. Frees nic if no change, binding or rule
+ * is left. */
 void hd_settle(struct hd_state *s, struct hd_nic *nic);
 /* Calls hd_settle() for all NICs and removes rules without an owner. Returns hd_left(). */
 unsigned hd_settle_all(struct hd_state *s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Makes the driver compile for Linux 6.12 to 7.x, by hiding what the kernel renamed or added in between. The driver was
- * built and run on 6.12 and 7.3. The conditions for the versions in between follow the kernel's history. */
+/* Lets the driver compile for Linux 6.12 to 7.x despite the interfaces that the kernel renamed or added in between. The
+ * driver was built and run on 6.12 and 7.3. The conditions for the versions in between follow the kernel's history. */
 #ifndef DMNIC_COMPAT_H
 #define DMNIC_COMPAT_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The path of a packet. A sender's skb is queued on the ring of the receive queue that the peer's steering selects. It
- * stays there with its memory unread until the peer polls. Only then is the skb cut into packets and its bytes copied,
- * at the time when a real card's DMA would read them. Memory that is reused before its completion therefore arrives as
- * wrong bytes. */
+ * stays there with its memory unread until the peer polls. The poll then cuts the skb into packets and copies the
+ * bytes, at the time when a real card's DMA would read them. Memory that is reused before its completion therefore
+ * arrives as wrong bytes. */
 #include "dmnic.h"
 
 #include <linux/etherdevice.h>
@@ -151,7 +151,7 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
             q->stat[DMNIC_RX_ALLOC_FAIL]++;
             return false;
         }
-        /* From here on the skb's fragments return to the pool with it. An skb without fragments is not marked: GRO
+        /* From here on, freeing the skb returns its fragments to the pool. An skb without fragments is not marked: GRO
          * would chain it to marked ones, and recvmsg() fails permanently if readable bytes follow unreadable bytes. */
         skb_mark_for_recycle(n);
         skb_add_rx_frag_netmem(n, i, netmem, 0, size, q->page);
@@ -294,8 +294,8 @@ static void receive_one(struct dmnic_queue *q, int budget)
     cb->off += len;
     if (len == left) {
         q->cur = NULL;
-        napi_consume_skb(skb,
-                         budget); /* nothing reads the skb's bytes after this, so this is the sender's completion */
+        /* nothing reads the skb's bytes after this, so this is the sender's completion */
+        napi_consume_skb(skb, budget);
     }
     if (n)
         deliver(q, n);

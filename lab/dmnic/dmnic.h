@@ -63,8 +63,8 @@ struct dmnic_queue {
 
 /* Data about an skb, kept in skb->cb while the skb is on the wire. */
 struct dmnic_cb {
-    /* offsets of the network and transport headers and of the payload; all are 0 if the frame is not TCP, which is then
-     * not split */
+    /* offsets of the network and transport headers and of the payload; all are 0 if the card finds no TCP header, and
+     * such a frame is not split */
     u16 l3, l4, hdr;
     bool v6;
     u32 off; /* payload bytes already delivered */

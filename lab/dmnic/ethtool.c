@@ -246,8 +246,8 @@ static int set_rxfh(struct net_device *ndev, struct ethtool_rxfh_param *rxfh, st
     return 0;
 }
 
-/* The totals come first, then "NAME[queue]". rx_drops counts packets that arrived and were not delivered; losses that
- * the fault parameter caused (rx_lost) are not included. */
+/* The totals come first, then "NAME[queue]". rx_drops counts packets that arrived and were not delivered; packets that
+ * the fault "loss" dropped (rx_lost) are not included. */
 static const char stat_name[DMNIC_STATS][16] = {
     [DMNIC_RX_PACKETS] = "rx_pkts",
     [DMNIC_RX_BYTES] = "rx_bytes",

@@ -259,8 +259,7 @@ static const struct net_device_ops card_ops = {
     .ndo_validate_addr = eth_validate_addr,
 };
 
-/* What changes when one queue restarts, for example because memory was bound or unbound: only its pool and page
- * size. */
+/* The only parts of a queue that change when the queue restarts, for example because memory was bound or unbound. */
 struct queue_mem {
     struct page_pool *pool;
     u32 page;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --gpus and --bidir: runs a worker for each pair of GPUs and each direction, as threads of this process or as
- * child processes, and prints their results in one table. */
+/* bench --gpus and --bidir: runs workers, one for each pair of GPUs and each direction, as threads of this process or
+ * as child processes, and prints the workers' results in one table. */
 #include "tool/bench/bench.h"
 
 #include "base/size.h"
@@ -55,8 +55,8 @@ static int begin_worker_turn(void *arg, size_t turn)
                     : 0; /* measure_run() waits at the gate before each batch of hawser's turn */
 }
 
-/* Prepares plain sockets. They use the worker's session and memory if that is host memory, and otherwise a second
- * session with host memory. */
+/* Prepares plain sockets. With host memory, they use the worker's session and memory, and otherwise a second session
+ * with host memory. */
 static int prepare_worker_rival(struct at_work *a, struct measure *m)
 {
     const struct bench_work *w = a->w;
@@ -105,7 +105,7 @@ static void send_worker_heartbeat(void *arg, bool flying)
     if (hawser_nic_stats(a->s.peer, st, &n) == 0)
         for (size_t i = 0; i < HW_MIN(n, (size_t)TP_MAX_NICS); i++)
             b.moved += st[i].tx_bytes + st[i].rx_bytes;
-    /* a failure is ignored: the supervisor notices the silence, and the next gate fails */
+    /* a failure is ignored, because the next gate or the result then fails too */
     (void)crew_say(a->w->fd, CREW_BEAT, &b, sizeof b);
 }
 
@@ -318,7 +318,6 @@ static const char *get_row_name(const char *name)
     return strlen(name) > 12 && strncmp(name, "GPU ", 4) == 0 ? name + 4 : name;
 }
 
-/* Prints the rows of a finished size. */
 static void print_size(void *arg, size_t size)
 {
     struct gpu_table *t = arg;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define WORKER_FD   3    /* descriptor of a child's connection to its supervisor */
-#define REAP_MS     3000 /* ms for a child to exit after it closed its socket */
+#define REAP_MS     3000 /* ms to wait for a child's exit before child_reap() kills the child */
 #define MPOL_PREFER 1    /* MPOL_PREFERRED (linux/mempolicy.h): this node if possible, else any node */
 #define NODES_MAX   1024 /* bits of a node mask; the kernel's maximum (CONFIG_NODES_SHIFT is at most 10) */
 

@@ -18,9 +18,9 @@
 #include "tool/report/hist.h"
 #include "tool/report/output.h"
 
-/* A worker is given up after CREW_STALL_MS without progress while its operations are in flight, and otherwise after
- * CREW_OTHER_MS without a report. CREW_STALL_MS must exceed the default of the knob peer_timeout_ms, and CREW_OTHER_MS
- * must exceed SESSION_CALL_MS. */
+/* The supervisor gives up a worker after CREW_STALL_MS without progress if operations are in flight, and otherwise
+ * after CREW_OTHER_MS without progress, except while the worker waits at a gate. CREW_STALL_MS must exceed the default
+ * of the knob peer_timeout_ms, and CREW_OTHER_MS must exceed SESSION_CALL_MS. */
 #define CREW_STILL_MS 3000 /* ms without progress, with data in flight, until a warning */
 #define CREW_STALL_MS 12000
 #define CREW_OTHER_MS 90000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser demo: runs two labs. The first lab has two nodes with four NICs each, of which one is slow. There the demo
+/* hawser demo: runs two labs. The first lab has two nodes with four NICs each, three fast and one slow. There the demo
  * runs a benchmark that alternates between hawser and plain sockets; a benchmark of lists; a KV cache transfer through
  * NIXL, if --kv-push was given; and a drill in which a NIC goes down and comes back up. In the second lab, of eight
  * nodes, mesh finds the one bad NIC. */

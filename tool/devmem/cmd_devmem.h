@@ -43,7 +43,7 @@ struct devmem_view {
 int devmem_look(struct devmem_view *v, const struct hd_kernel *k, const struct hd_state *journal, char **only);
 void devmem_free(struct devmem_view *v);
 void devmem_print(FILE *out, const struct devmem_view *v);
-int devmem_print_json(FILE *out,
-                      const struct devmem_view *v); /* prints JSON, schema hawser-devmem-1; returns 0 or -EIO */
+/* Prints JSON, schema hawser-devmem-1. Returns 0, or a negative errno such as -EIO. */
+int devmem_print_json(FILE *out, const struct devmem_view *v);
 
 #endif

@@ -82,15 +82,17 @@ struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
     bool routed;         /* both NICs are without a subnet, and can reach each other only by routes (reach_is_rail()) */
     int forward;         /* result of connecting from here to there: 0 or a negative errno */
-    /* Result of connecting from there to here: 0; -EHOSTUNREACH if no connection was established; -ENODATA if the peer
-     * did not try; or -EBADMSG if the connection was established but 128 KiB did not arrive in both directions. */
+    /* Result of connecting from there to here: 0; -EHOSTUNREACH if the connection failed or the listener's answer did
+     * not arrive; -ENODATA if the peer did not try; or -EBADMSG if the connection was established but 128 KiB did not
+     * arrive in both directions. */
     int reverse;
     uint32_t mtu; /* path MTU as the kernel knows it; 0 if unknown */
 };
 struct dr_pair {
-    const char *peer; /* address and port, for example "198.18.0.2:20000" */
-    int connected;    /* 0, or a negative errno with the reason in why */
-    int asked;        /* 0 if dr_pair_ask() succeeded, or a negative errno with the reason in why */
+    /* address and port, for example "198.18.0.2:20000", or the host that the user named if there is no connection */
+    const char *peer;
+    int connected; /* 0, or a negative errno with the reason in why */
+    int asked;     /* 0 if dr_pair_ask() succeeded, or a negative errno with the reason in why */
     char why[HW_ERR_TEXT];
     struct tp_facts here, there;
     bool clock;        /* true if offset_ns and round_trip_ns were measured */

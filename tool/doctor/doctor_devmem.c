@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of what drivers need to place payload in device memory (helper/state/split.c changes the same
- * settings), and of NICs that reach their peers by routes. Files and line numbers are from Linux 7.3.4. */
+/* Doctor's checks of the driver settings that placing payload in device memory needs (helper/state/split.c changes the
+ * same settings), and of NICs that reach their peers by routes. Files and line numbers are from Linux 7.3.4. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 
@@ -98,7 +98,7 @@ void dr_nic_gro_hw(struct dr_report *d)
 /* ---- routed rails ------------------------------------------------------------------------------- */
 
 /* Returns true if a line of /proc/net/route or ipv6_route (net/ipv4/fib_trie.c, net/ipv6/route.c) is a route through
- * the NIC by a gateway, or with a prefix shorter than /31 (IPv6: /127). Ignores link-local and multicast routes of
+ * the NIC to a gateway, or with a prefix shorter than /31 (IPv6: /127). Ignores link-local and multicast routes of
  * IPv6. */
 static bool leads_out(char *line, const char *nic, bool v6)
 {

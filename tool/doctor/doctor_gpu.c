@@ -13,9 +13,9 @@
 
 enum driver_kind { NO_DRIVER, OPEN, PROPRIETARY };
 
-/* Returns the kind of the loaded driver and stores its version. The file starts with "NVRM version: NVIDIA UNIX Open
- * Kernel Module for x86_64 580.95.05 Release Build ..." or "NVRM version: NVIDIA UNIX x86_64 Kernel Module 535.54.03
- * ...". The version is the first word that starts with three digits and a dot. */
+/* Returns the kind of the loaded driver and stores its version. /proc/driver/nvidia/version starts with "NVRM version:
+ * NVIDIA UNIX Open Kernel Module for x86_64 580.95.05 Release Build ..." or "NVRM version: NVIDIA UNIX x86_64 Kernel
+ * Module 535.54.03 ...". The version is the first word that starts with three digits and a dot. */
 static enum driver_kind read_gpu_driver(int root, char version[32])
 {
     char text[1024];
@@ -128,7 +128,7 @@ void dr_gpu_gpudirect(struct dr_report *d)
     }
 }
 
-/* Checks the size of a GPU's BAR1, which is the second line of the sysfs file "resource": start, end, flags
+/* Checks the size of a GPU's BAR1. The second line of the sysfs file "resource" describes BAR1: start, end, flags
  * (drivers/pci/pci-sysfs.c, resource_show()). */
 static void bar1_of(struct dr_report *d, const char *bdf)
 {

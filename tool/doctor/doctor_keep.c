@@ -57,7 +57,7 @@ static bool has_command_prefix(const char *cmd, const char *with)
     " (for docker run)"
 static const struct {
     const char *begins, *has; /* text at the start of the command, and text anywhere in the command */
-    const char *keep;         /* permanent form; NULL: udev rule for the NIC whose name follows begins */
+    const char *keep;         /* permanent form, or NULL for a udev rule for the NIC that the command names */
 } ways[] = {
     {"ip link set ", " mtu ", NULL},
     {"ethtool -G ", "", NULL},

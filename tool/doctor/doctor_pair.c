@@ -222,7 +222,8 @@ void dr_pair_kernel(struct dr_report *d)
     dr_mend(d, "uname -r   # on both nodes; boot the newer kernel on both");
 }
 
-/* Returns true if a NIC of this node (or of the peer, if here is false) has a link to a NIC of the other node. */
+/* Returns true if the named NIC of this node (or of the peer, if here is false) has a link to a NIC of the other
+ * node. */
 static bool has_partner(const struct dr_pair *p, bool here, const char *nic)
 {
     for (size_t k = 0; k < p->n_links; k++) {

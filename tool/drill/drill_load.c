@@ -36,8 +36,8 @@ static struct drill_window *get_window(struct drill_load *l, uint64_t now)
         l->win = win;
         l->cap_win = cap;
     }
-    for (; l->n_win <= i;
-         l->n_win++) { /* a new window has the counters of the window before until note_nics() samples it */
+    /* a new window has the counters of the window before until note_nics() samples it */
+    for (; l->n_win <= i; l->n_win++) {
         l->win[l->n_win] = (struct drill_window){0};
         if (l->n_win) {
             memcpy(l->win[l->n_win].nic, l->win[l->n_win - 1].nic, sizeof l->win[0].nic);

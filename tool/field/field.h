@@ -25,8 +25,8 @@ struct field {
     const char *out, *ssh, *python;
     bool drill, names;
     bool brief; /* true if there is too little time for all steps */
-    uint64_t total_ms,
-        each_ms; /* time limit of the whole test, and duration of one measurement (0: chosen from the time left) */
+    /* time limit of the whole test, and duration of one measurement (0: chosen from the time left) */
+    uint64_t total_ms, each_ms;
     const char *target; /* HOST[:PORT] as given on the command line */
     char host[256];
     uint16_t port;

@@ -66,9 +66,9 @@ int field_start(struct field_child *c, const struct field_args *a)
     if (c->pid == 0)
         become_child(a, parent, out[1], err[1]);
     const int rc = c->pid < 0 ? hw_fail(-errno, "starting a process for %s: %s", a->word[0], strerror(errno)) : 0;
+    /* parent and child both set the group, so a signal to the group always finds the child */
     if (c->pid > 0)
-        (void)setpgid(
-            c->pid, c->pid); /* parent and child both set the group, so a signal to the group always finds the child */
+        (void)setpgid(c->pid, c->pid);
     hw_close(&out[1]);
     hw_close(&err[1]);
     c->out = out[0];
@@ -111,8 +111,8 @@ static void take_said(struct field_child *c)
     c->said[c->n_said] = 0;
 }
 
-/* Copies the last line that is not empty, without a prefix such as "hawser bench: " and with spaces for control
- * characters. */
+/* Copies the last line that is not empty, without a prefix such as "hawser bench: ". Replaces control characters with
+ * spaces. */
 static void copy_last_line(const struct field_child *c, char *why, size_t cap)
 {
     const char *end = c->said + c->n_said, *at;

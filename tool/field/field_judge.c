@@ -38,9 +38,9 @@ static double find_median(const struct mark *m, size_t n, size_t of)
     return stats_median(v, k);
 }
 
-/* Stores the highest rate that each NIC reached alone in operations of this kind, in any test, and returns the
- * number of NICs. Rates of plain sockets count too: a slow NIC slows down both, and other load on the machine
- * usually does not. */
+/* Stores the highest rate that each NIC reached alone in operations of this kind, in any test, and returns the number
+ * of NICs. Rates of plain sockets count too: a slow NIC slows down hawser and plain sockets alike, and other load on
+ * the machine usually does not. */
 static size_t collect_marks(const struct field *f, const char *op, struct mark m[FIELD_NICS])
 {
     json_t *row;

@@ -74,7 +74,8 @@ def serve(total, nics):
 
 
 def start_peer(text, argv, command):
-    """Starts the other node's process. Returns the process, and the agent's metadata and the buffer's address that it prints."""
+    """Starts the other node's process. Returns the process, and the agent's metadata and the buffer's address that
+    the process prints."""
     peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         peer.stdin.write(f"import sys\nsys.argv = {json.dumps(['-', *argv])}\n{text}".encode())

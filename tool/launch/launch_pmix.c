@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The PMIx standard 4.1, chapters 3 and 4 and appendix D; its ABI has been the same since 2.0. */
+/* Follows the PMIx standard 4.1 (chapters 3 and 4, appendix D). The ABI has been the same since 2.0. */
 #define LIBRARY  "libpmix.so.2"
 #define NSPACE   256
 #define KEY      512

@@ -18,8 +18,8 @@ struct buffer {
     const struct hw_space *space; /* space whose kernels fill and check, or NULL if the CPU does */
     uint64_t len;                 /* bytes allocated and registered */
     hawser_mem *mem;
-    uint64_t size, stride,
-        seed; /* bytes of an iteration; bytes from the start of a slot to the start of the next; seed of the run */
+    /* bytes of an iteration, bytes from the start of a slot to the start of the next, and seed of the run */
+    uint64_t size, stride, seed;
     uint32_t slots;
     bool hot; /* all iterations use the first slot */
 };

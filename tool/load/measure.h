@@ -11,8 +11,8 @@
 #include "tool/report/hist.h"
 
 #define MEASURE_FRESH (64ull << 20) /* intended memory of the slots, larger than a cache */
-#define MEASURE_MEMORY \
-    (256ull << 20)           /* maximum memory of the slots, unless one operation, --depth or a pingpong needs more */
+/* maximum memory of the slots, unless one operation, --depth or a pingpong needs more */
+#define MEASURE_MEMORY (256ull << 20)
 #define MEASURE_OP_MS  60000 /* ms; an operation's deadline is this plus the time of all data in flight at 1 MB/s */
 #define MEASURE_SAMPLE 100   /* minimum ms of clocked time between two points of the timeline */
 #define MEASURE_POINTS 20000 /* maximum points of a timeline */
@@ -66,7 +66,7 @@ struct measure {
     struct hw_hist *hist; /* latencies in nanoseconds, of all recorded runs */
     double clocked;       /* seconds of clocked time, of all recorded runs */
 
-    struct hawser_vec *vec; /* plan.blocks entries */
+    struct hawser_vec *vec; /* plan.blocks entries, or NULL for one piece */
 
     double interval_s; /* period of the interval hook in seconds; 0 means no hook */
     struct measure_mark {

@@ -31,7 +31,7 @@ struct nixl_wheel {
 };
 
 struct nixl_look {
-    char python[NIXL_PATH]; /* path of the Python that was asked, or "" if a folder was given */
+    char python[NIXL_PATH]; /* the Python that was asked, or "" if a folder was given */
     char where[NIXL_PATH];  /* the given folder, or "" */
     char why[HW_ERR_TEXT];  /* why Python could not be asked or a folder could not be read, or "" */
     struct nixl_wheel wheel[NIXL_WHEELS];

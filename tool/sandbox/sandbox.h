@@ -53,7 +53,7 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
 
 /* Asks a->peer for its NICs, and returns the names of those NICs of s that have a partner there, as in "rdma0,rdma1".
  * The caller frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and, if verbose is
- * set, a line for each NIC of the peer. */
+ * set, a line for each address of the peer's NICs. */
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
 /* Sorts the peer's NICs by name. partner[k] receives the index in s->net of the partner of peer->nic[k], or -1 if there
  * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (such as /31), or any
@@ -70,7 +70,7 @@ struct sandbox_bundle_args {
 };
 extern const struct opt sandbox_bundle_opts[]; /* without sandbox_opts and --out, which each command adds itself */
 
-/* What spec and cdi make from struct sandbox_bundle_args. sp points to the other members. */
+/* The data that spec and cdi make from struct sandbox_bundle_args. sp points to the other members. */
 struct sandbox_bundle {
     struct sbx_snapshot s;
     struct sbx_plan p;

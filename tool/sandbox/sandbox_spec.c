@@ -61,8 +61,8 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
 }
 
 /* Makes the hooks' arguments, unless no NIC is planned. They list the NICs by name, so that either exactly the planned
- * NICs move or an error is reported. If RDMA devices are planned, the hook replaces the sysfs written here after the
- * move, because a NIC that moves gets new GIDs. A sysfs from another machine's plan is kept. */
+ * NICs move or an error is reported. If RDMA devices are planned, the hook rebuilds the sysfs after the move, because a
+ * NIC that moves gets new GIDs. A sysfs from another machine's plan is kept. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
     const struct sbx_want *w = &a->plan.want;

@@ -13,7 +13,7 @@
 struct service_options {
     const char *cmd;              /* name of the command, for messages, such as "serve" */
     uint64_t max_memory;          /* maximum bytes for all clients together */
-    const char *limit_name;       /* what sets max_memory, for messages: an option, if there is one */
+    const char *limit_name;       /* name of the option or other limit that sets max_memory, for messages */
     bool once;                    /* end when all clients have disconnected */
     bool quiet;                   /* do not print a line for each client */
     bool devmem;                  /* report the NICs' counter rx_devmem_pkts to clients */
@@ -21,8 +21,8 @@ struct service_options {
 };
 
 struct service_summary {
-    uint64_t clients, died,
-        refused;                 /* died: clients that were lost; refused: requests that were answered with an error */
+    /* died: clients that were lost; refused: requests that were answered with an error */
+    uint64_t clients, died, refused;
     uint64_t checked, bad;       /* bytes that were verified, and bytes with wrong contents */
     uint64_t tx_bytes, rx_bytes; /* payload bytes of all clients */
 };
