@@ -39,7 +39,7 @@ bool hw_netns_same(int a, int b);
 int hw_netns_own(void);
 
 /* Ends the processes in the n namespaces, except the caller: sends SIGTERM, sends SIGKILL after grace_ms, and waits
- * until they have exited. Returns how many there were. Fails with -EBUSY if some have not exited 5 s after SIGKILL,
+ * until they have exited. Returns their number. Fails with -EBUSY if some have not exited 5 s after SIGKILL,
  * with -E2BIG for more than 128 namespaces, or with another -errno. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 

@@ -48,7 +48,7 @@
 #define HW_STAGED_CHUNK (4u << 20)  /* maximum chunk size for memory that the CPU cannot access */
 #define HW_REQUEST      (64u << 20) /* maximum size of one read request in bytes */
 #define HW_COUNT_BLOCK  256
-#define HW_TICK         (4 * HW_MS)   /* interval of the deadline checks */
+#define HW_TICK         (4 * HW_MS)   /* resolution of the deadline checks */
 #define HW_PATIENCE     (100 * HW_MS) /* default of hw_peer.patience */
 /* Multiple of hw_peer.patience after which all rails end if they may still read a cancelled operation's memory. */
 #define HW_CUT_OFF 10
@@ -166,8 +166,8 @@ struct hw_op {
     struct hw_span span[];
 };
 
-/* Creates an operation of n spans. The caller sets over, user, deadline and note, and space, ptr, len, import and
- * remote of each span. The imports must remain valid until over() is called. The caller owns the reference. Returns
+/* Creates an operation of n spans. The caller sets over, user, deadline, note and queue, and space, ptr, len, import
+ * and remote of each span. The imports must remain valid until over() is called. The caller owns the reference. Returns
  * NULL if out of memory. */
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
 /* Drops a reference. */
@@ -280,7 +280,7 @@ struct hw_peer {
     struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
     struct hw_list fenced;            /* operations that wait until control messages are read */
     struct hw_list filling;           /* receives with a message that must be copied */
-    struct hw_list over;              /* operations whose over() must be called */
+    struct hw_list over;              /* operations that have ended or are deserted, for flush_one() */
     atomic_bool unflushed;            /* see hw_ops_need_flush(); set with the lock held */
     struct hw_list serving[HW_READS]; /* answers to the peer's requests, by the peer's landing */
     struct op_slot {
