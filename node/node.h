@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes. It is this
- * machine or that of a snapshot (see sysfs.h). A value that no file contains is unknown, and not guessed. A malformed
+ * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes. The machine is
+ * this one or that of a snapshot (see sysfs.h). A value that no file contains is unknown, and not guessed. A malformed
  * value is unknown too, and most such values get a note.
  */
 #ifndef HW_NODE_H
@@ -32,7 +32,7 @@ struct hw_netdev {
     char driver[HW_NODE_NAME], state[HW_NODE_NAME];
     char master[HW_NODE_NAME]; /* the bond, bridge or other interface that contains this interface; "" if none */
     char over[HW_NODE_NAME]; /* if it has no PCI function of its own, the first interface below it (lower_*); else "" */
-    char rdma[HW_NODE_NAME]; /* the first RDMA device on the same PCI function; "" if none */
+    char rdma[HW_NODE_NAME]; /* the first RDMA device on its own PCI function; "" if none */
     int pci; /* index in hw_node.pci of its own PCI function or the lower interface's; -1 if none, as for a veth */
     int64_t speed, mtu; /* Mbit/s and bytes; -1 if not reported */
     bool loopback, default_route;

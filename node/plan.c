@@ -265,7 +265,7 @@ static int share_nics_among_gpus(struct work *w, size_t gpus)
 }
 
 /* Assigns NICs to a group of GPUs: the unserved GPU whose nearest NICs are the least far away, and all GPUs with the
- * same nearest NICs. Returns 1, or 0 if no GPU is left. */
+ * same nearest NICs. Returns 1, 0 if no GPU is left, or -ENOMEM. */
 static int serve_next(struct work *w)
 {
     struct hw_plan *p = w->p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notes of hawser's changes to a bundle's config.json. Undo restores what a note contains, so a note must not come from
- * a tenant, and tenants can write annotations. Notes are therefore kept in an object {NAME: NOTE}, which the caller
+ * Notes of hawser's changes to a bundle's config.json. Undo restores the content of a note, so a note must not come
+ * from a tenant. Tenants can write annotations. Notes are therefore kept in an object {NAME: NOTE}, which the caller
  * stores where tenants cannot write (tool/sandbox/bundle_file.h: a file next to the configuration). An annotation
  * contains only the NAME, which is derived from the note's content.
  */

@@ -49,7 +49,7 @@ struct sbx_settings {
  * -ENOMEM. */
 int sbx_setting(struct sbx_settings *s, const char *name, const char *value, bool annotation);
 void sbx_settings_free(struct sbx_settings *s);
-/* Returns 1 if the container gets something, and 0 if nothing is requested. Fails with -EPERM if an annotation requests
+/* Returns 1 if a plan must be made, and 0 if nothing is requested. Fails with -EPERM if an annotation requests
  * NICs and the arguments offer none, and with -EINVAL if the arguments set both nics and offer. */
 int sbx_settings_ask(const struct sbx_settings *s);
 /* Returns the settings as wishes for the plan, which point into s. */
@@ -97,8 +97,8 @@ char *sbx_oci_dump(const json_t *o);
 /* ---- the hook ------------------------------------------------------------------------------------ */
 
 /* Moves the NICs into a new container, and mounts its /sys if requested. Reads the state from fd; o->set may already
- * have settings. Returns 0, or -errno after restoring the NICs; a failure to restore them is reported. A second call
- * for the same container does nothing. */
+ * have settings. Returns 0, or -errno after restoring the NICs. Logs a failure to restore them. A second call for the
+ * same container does nothing. */
 int sbx_hook_create(struct sbx_oci *o, int fd);
 /* Restores the NICs after the container has ended. Fails with -EBUSY if it is still running after 5 s, with -ENODEV if
  * NICs are lost, or with another -errno. May be called any number of times. */

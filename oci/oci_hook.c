@@ -131,8 +131,8 @@ static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapsho
     return m.n ? sb_move(&m) : 0;
 }
 
-/* Sets up the container's /sys for the NICs as they are after the move. On failure the NICs are restored, and mounts in
- * the container disappear with the container. */
+/* Sets up the container's /sys for the NICs as they are after the move. On failure, restores the NICs. Mounts in the
+ * container disappear with the container. */
 static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p,
                            const struct sbx_want *want)
 {

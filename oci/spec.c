@@ -6,8 +6,8 @@
  *
  * `hawser verbs spec` removes the nodes of RDMA devices and their cgroup rules from the container and keeps them in a
  * separate note. Undoing the change restores them. Until then none of them may be in the lists, because the container
- * could otherwise open the devices without the broker. New entries of these lists therefore go into the broker's note,
- * and are also looked up there.
+ * could otherwise open the devices without the broker. New entries for RDMA devices therefore go into the broker's
+ * note, and are also looked up there.
  */
 #include "oci/spec.h"
 
@@ -65,7 +65,7 @@ static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, b
     return at;
 }
 
-/* Copies the broker's note, because the notes must not change if the command fails. */
+/* Copies the broker's note, so that the note that an unchanged configuration refers to stays as it is. */
 static int broker_load(struct edit *e, const json_t *notes)
 {
     json_t *note;

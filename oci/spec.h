@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a container runtime needs for a plan: hooks, mounts, devices, environment and limits. They are written either as
- * reversible changes of an OCI bundle's config.json, or as a file of the Container Device Interface. */
+/* The hooks, mounts, devices, environment and limits that a container runtime needs for a plan. They are written either
+ * as reversible changes of an OCI bundle's config.json, or as a file of the Container Device Interface. */
 #ifndef HW_SANDBOX_SPEC_H
 #define HW_SANDBOX_SPEC_H
 

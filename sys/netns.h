@@ -39,7 +39,7 @@ bool hw_netns_same(int a, int b);
 int hw_netns_own(void);
 
 /* Ends the processes in the n namespaces, except the caller: sends SIGTERM, sends SIGKILL after grace_ms, and waits
- * until they have exited. Returns how many there were. Fails with -EBUSY if some have not exited 5 s after SIGKILL,
+ * until they have exited. Returns their number. Fails with -EBUSY if some have not exited 5 s after SIGKILL,
  * with -E2BIG for more than 128 namespaces, or with another -errno. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 
@@ -49,11 +49,11 @@ int hw_netns_kill_marked(const char *prefix, int grace_ms);
 /* Returns true if this process has a mark that is prefix followed by lowercase letters. */
 bool hw_netns_marked(const char *prefix);
 
-/* Moves this process, which must have a single thread, into the user namespace user (unless -1), the network namespace
- * net and a new mount namespace. Mounts a sysfs for net at /sys, with the process's mark as the mount's source.
- * *sysfs_error receives 0 or the -errno of that mount, whose failure is not fatal (the process then has no mark). Safe
- * after fork() in a program with threads. Returns 0, or -errno with *step set to a description of the step that
- * failed. */
+/* Moves this process, which must have a single thread, into the user namespace user (unless user is -1), the network
+ * namespace net and a new mount namespace. Mounts a sysfs for net at /sys, with the process's mark as the mount's
+ * source. *sysfs_error receives 0 or the -errno of that mount, whose failure is not fatal (the process then has no
+ * mark). Safe after fork() in a program with threads. Returns 0, or -errno with *step set to a description of the step
+ * that failed. */
 int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step);
 
 #endif

@@ -18,8 +18,8 @@ int hw_pass_send(int sock, const struct sockaddr_un *to, const void *text, size_
                  int flags);
 
 /* Receives at most size bytes, and in fd at most cap file descriptors (1 to HW_PASS_MAX), which are close-on-exec and
- * owned by the caller. Sets the other elements of fd to -1. If the message has descriptors that do not fit or cannot be
- * received, these are closed and *cut (unless cut is NULL) becomes true, else false. flags are those of recv(2).
+ * owned by the caller. Sets the other elements of fd to -1. *cut (unless cut is NULL) becomes true if the kernel closed
+ * descriptors of the message that do not fit or cannot be received, and otherwise false. flags are those of recv(2).
  * Returns the number of bytes, 0 at the end of a stream, or -errno without a text. */
 ssize_t hw_pass_receive(int sock, void *buf, size_t size, int *fd, unsigned cap, int flags, bool *cut);
 

@@ -333,8 +333,8 @@ static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
     return node;
 }
 
-/* Finds or creates the space of a context, or with ctx NULL the space of the device's primary context. spaces_lock must
- * be held. */
+/* Finds or creates the space of a context or, if ctx is NULL, the space of the device's primary context. spaces_lock
+ * must be held. */
 static int space_of(const struct hw_cuda *cu, CUcontext ctx, int device, const struct hw_space **out)
 {
     for (struct cuda_space *c = spaces; c; c = c->next)
@@ -396,7 +396,7 @@ struct place {
     unsigned managed;
     int device;
     CUcontext ctx;   /* NULL if the memory belongs to no context (cuMemMap, cudaMallocAsync) */
-    CUdeviceptr end; /* end of the allocation, at least `at` + 1 */
+    CUdeviceptr end; /* end of the allocation or mapping; above the queried address */
 };
 
 static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct place *p)

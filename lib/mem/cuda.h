@@ -116,8 +116,9 @@ struct hw_cuda {
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* Returns the initialised driver in *out. Fails with -ENODEV if there is no driver or the driver finds no GPU, and with
- * -EOPNOTSUPP in a forked child of the process that loaded the driver. Other errors of the driver are also returned. */
+/* Returns the initialised driver in *out. Fails with -ENODEV if there is no usable driver or the driver finds no GPU,
+ * and with -EOPNOTSUPP in a forked child of the process that loaded the driver. Other errors of the driver are also
+ * returned. */
 int hw_cuda(const struct hw_cuda **out);
 
 /* Sets the error text to "WHAT: CUDA_ERROR_X (the driver's description)" and returns the matching negative errno. */
@@ -134,7 +135,7 @@ struct hw_gpu_info {
 };
 int hw_cuda_count(void); /* returns the number of GPUs or a negative errno */
 int hw_cuda_info(int device, struct hw_gpu_info *out);
-int hw_cuda_driver_version(void); /* returns 12040 for 12.4, or a negative errno */
+int hw_cuda_driver_version(void); /* returns a number such as 12040 for 12.4, or a negative errno */
 
 /* Makes the space's context current in the calling thread until hw_cuda_leave(). The other functions in this file need
  * no current context. */

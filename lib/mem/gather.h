@@ -54,7 +54,7 @@ void hw_gather_close(struct hw_gather *g);
  * Fails with -EAGAIN if no fragment could be started, because the ring has too little space or depth batches are in
  * flight; call again when a batch has ended. Fails with -EFAULT if a fragment, which the error text names, is outside
  * its buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap, or if the first fragment is too
- * long for the ring. Other errors mean that the device has failed.
+ * long for the ring. Other errors are errors of the CUDA driver.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);

@@ -236,8 +236,8 @@ static int sort_inbox(struct hw_peer *p)
     return rc;
 }
 
-/* Sends TAKEN, unless one is in flight, if since the last TAKEN at least a quarter of a window of messages was read, or
- * a quarter of the notification buffer was freed. Called with the lock held. */
+/* Sends TAKEN if at least a quarter of a window of messages was read, or a quarter of the notification buffer was
+ * freed, since the last TAKEN. Does nothing if a TAKEN is in flight or the peer is dead. Called with the lock held. */
 static void tell_taken(struct hw_peer *p)
 {
     bool tell = get_next(p) - p->in.acked >= HW_CONTROL_WINDOW / 4 || p->took - p->took_told >= HW_NOTES / 4;
@@ -255,8 +255,9 @@ static void renew_mark(struct hw_peer *p)
         (void)atomic_compare_exchange_strong(&p->in.told, &told, next);
 }
 
-/* Processes the messages in the ring in order, up to the first that has not arrived. rc is the result of sorting them
- * into the ring. Ends the peer if rc is negative or a message is invalid. */
+/* Processes the messages in the ring in order, until the next one has not arrived or memory runs out. rc is the result
+ * of sorting the messages into the ring. Ends the peer if rc is negative, if a message is invalid, or if too many
+ * messages wait to be sent. */
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {
@@ -264,7 +265,7 @@ static void read_ring(struct hw_peer *p, int rc)
         if (!c)
             break;
         rc = hw_peer_control(p, c);
-        if (rc == -ENOMEM) { /* the message had no effect yet, so it can be processed again */
+        if (rc == -ENOMEM) { /* the message can be processed again */
             hw_loop_post(p->session.home, &p->in.read);
             rc = 0;
             break;

@@ -30,9 +30,8 @@ void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
 /* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in use
  * or the peer is dead. Called with the lock held. */
 bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
-/* Tells the peer that its request is refused. a is the peer's operation (FAIL) or the peer's landing (UNREAD). Called
- * on the loop of the rail that received the refused frame, before this frame is counted. Returns 0, or a negative errno
- * if the rail must end. */
+/* Tells the peer that its frame was refused. a is the peer's operation. Called on the loop of the rail that received
+ * the frame, before the frame is counted as received. Returns 0, or a negative errno if the rail must end. */
 int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, int error);
 /* Returns the mark for struct hw_session_ops. */
 uint32_t hw_control_mark(const struct hw_peer *p);
@@ -50,10 +49,10 @@ void hw_control_arrived(struct hw_peer *p, unsigned rail, struct hw_control_in *
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out);
 void hw_taken_done(struct hw_peer *p);
 /* Processes a TAKEN frame: the peer has read the messages before `sequence`, and its application has taken `notes`
- * bytes. Fails with -EPROTO if this is more than was sent, or less than before. */
+ * bytes. Fails with -EPROTO if either number exceeds the amount sent, or is smaller than in an earlier TAKEN frame. */
 int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes);
 
-/* Sends TAKEN if enough was read or taken since the last one. */
+/* Sends TAKEN if enough messages were read, or enough notifications taken, since the last TAKEN. */
 void hw_taken_tell(struct hw_peer *p);
 void hw_control_init(struct hw_peer *p);
 /* Drops all waiting messages of a dead peer. Called on the home loop. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Incoming frames: finds memory for their payload, counts the bytes and answers. Runs on the rail's loop, except for
- * control messages. */
+/* Handles incoming frames: finds memory for their payload, counts the bytes and answers. Runs on the rail's loop;
+ * hw_peer_control() runs on the home loop. */
 #include "message/op.h"
 
 #include "message/queue.h"

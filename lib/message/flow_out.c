@@ -8,7 +8,7 @@
 /* After two small messages that are less than OFTEN apart, more small messages are expected for LATELY. */
 #define LATELY     (20 * HW_MS)
 #define OFTEN      (2 * HW_MS) /* see LATELY */
-#define FEW_CHUNKS 2 /* other loops get operations with more remaining chunks while small messages are frequent */
+#define FEW_CHUNKS 2 /* while small messages are frequent, other loops get the work if more chunks than this remain */
 /* A thread that posts an operation does not send data itself if this many large operations are in flight and rails on
  * MANY_LOOPS other loops can send the data, because the thread has more to post. */
 #define MANY_OPS   4
@@ -44,7 +44,7 @@ uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, st
     return n;
 }
 
-/* Returns how many of the n bytes at `from` are in the next `most` spans. */
+/* Returns how many of the n bytes at `from` are in the next `most` spans that are not empty. */
 static uint64_t fit_into_spans(const struct hw_op *op, uint64_t from, uint64_t n, uint32_t most)
 {
     uint64_t end = from;
@@ -224,9 +224,9 @@ static void wake_in_turn(struct hw_peer *p, bool others)
     hw_session_wake(&p->session, p->turn);
 }
 
-/* Wakes as many rails as the operation has work for: normally beginning with the first rail, which is on the home loop
- * that posting and waiting callers drive; while streaming, in turn. `more` means that earlier operations are not
- * completely cut, so that one rail is not enough. */
+/* Wakes as many rails as the operation has work for. While streaming, wakes them in turn. Otherwise begins with the
+ * first rail, which is on the home loop that posting and waiting callers drive, and wakes one more rail if earlier
+ * operations are not completely cut (`more`). */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
     unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
@@ -305,7 +305,7 @@ void hw_requests_cut(struct hw_peer *p)
     }
 }
 
-/* Handles a read request that the peer has received (sent is true) or that will never be sent. */
+/* Ends a read request. sent is true if the peer has received the request. */
 static void end_request(struct hw_chunk *c, bool sent)
 {
     struct hw_op *op = c->op;
@@ -559,8 +559,7 @@ static void lose_parcel(void *up, struct hw_parcel *parcel)
     end_parcel(p, parcel, false);
 }
 
-/* Called for a parcel that waits for a rail. Returns false if the parcel must not be sent; the message layer has ended
- * it then. */
+/* Called for a parcel that waits for a rail. Ends the parcel and returns false if the parcel must not be sent. */
 static bool keep_unsent_parcel(void *up, struct hw_parcel *parcel)
 {
     bool keep = !is_off(parcel);

@@ -82,7 +82,7 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g)
     t->free = g;
 }
 
-/* Returns the landing at the index that the number contains, of any generation. */
+/* Returns the landing at the index in this number, whatever its generation, or NULL if there is none. */
 static struct hw_landing *find_place(const struct hw_landings *t, uint64_t id)
 {
     uint32_t place = (uint32_t)id, first = place / HW_LANDING_FIRST;
@@ -124,8 +124,8 @@ bool hw_landing_take_back(struct hw_landing *g)
     return atomic_compare_exchange_strong(&g->state, &whole, make_state(get_own_generation(g) + 1, 0));
 }
 
-/* Moves the landing to the next generation. *state receives its state before. Returns true if no other thread had moved
- * it. */
+/* Moves the landing to the next generation, and stores the previous state in *state. Returns true if no other thread
+ * had moved the landing. */
 static bool end_generation(struct hw_landing *g, uint64_t *state)
 {
     *state = atomic_exchange(&g->state, make_state(get_own_generation(g) + 1, 0));

@@ -28,7 +28,7 @@ struct hw_landing {
     struct hw_landing *next; /* used by the owner's list and by the free list */
 
     _Atomic uint64_t state; /* generation << 44 | bytes that are not reserved */
-    _Atomic uint64_t left;  /* bytes that have not arrived */
+    _Atomic uint64_t left;  /* bytes that have not arrived; once given up, only the reserved ones */
 };
 
 struct hw_landings {
@@ -47,8 +47,8 @@ struct hw_landing *hw_landing_take(struct hw_landings *t, void *op, uint64_t fro
 /* Returns a landing to the table. Called with the owner's lock held. */
 void hw_landing_give(struct hw_landings *t, struct hw_landing *g);
 
-/* Reserves n bytes (at least one) of the landing with this number. Returns NULL if the landing was given up, has ended,
- * or has fewer than n bytes that are not reserved. */
+/* Reserves n bytes (at least one) of the landing with this number. Returns NULL if no live landing has this number, or
+ * if fewer than n of its bytes are not reserved. */
 struct hw_landing *hw_landing_reserve(struct hw_landings *t, uint64_t id, uint64_t n);
 
 /* Gives up a landing if none of its bytes is reserved or has arrived. Returns true on success; the caller then returns
@@ -61,7 +61,7 @@ struct hw_landing *hw_landing_find(const struct hw_landings *t, uint64_t id);
 
 enum hw_landing_end {
     HW_LANDING_GOES_ON,
-    HW_LANDING_FULL, /* the caller ends the landing's operation, then returns the landing to the table */
+    HW_LANDING_FULL, /* all bytes have arrived; the caller of hw_landing_arrived() returns the landing to the table */
     HW_LANDING_FREE, /* the landing was given up, and the caller returns it to the table */
 };
 /* Reports that n reserved bytes have arrived. */

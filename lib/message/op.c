@@ -96,8 +96,8 @@ void hw_op_set_result(struct hw_op *op, int why)
 
 /* ---- end of an operation ----------------------------------------------------------------------------------- */
 
-/* Returns true if a refusal of the operation may still be in flight. Data that arrives on this side is checked on
- * arrival. */
+/* Returns true if a refusal of the operation may still be in flight. Reads and receives need not wait for refusals,
+ * because their data is checked on arrival. */
 static bool is_fenced(const struct hw_op *op)
 {
     return (op->kind == HW_OP_WRITE || op->kind == HW_OP_SEND) &&
@@ -462,7 +462,7 @@ void hw_request_ended(struct hw_peer *p)
     hw_requests_cut(p);
 }
 
-/* Gives up the operation's landings. Returns the number of bytes that will not arrive. */
+/* Gives up the operation's landings. Returns how much to subtract from the operation's count. */
 static uint64_t give_up_landings(struct hw_op *op)
 {
     uint64_t bytes = 0;

@@ -15,13 +15,13 @@ void hw_op_sub(struct hw_op *op, uint64_t n);
 void hw_op_sub_locked(struct hw_op *op, uint64_t n);
 /* Works like hw_op_cancel(), with the lock held. */
 void hw_op_cancel_locked(struct hw_op *op, int why);
-/* Schedules or unschedules the home loop's check of the operation at op->deadline (deadline.c). Called with the lock
+/* Schedule and cancel the home loop's check of the operation at op->deadline (deadline.c). Called with the lock
  * held. */
 void hw_op_time(struct hw_peer *p, struct hw_op *op);
 void hw_op_untime(struct hw_op *op);
 void hw_deadlines_init(struct hw_peer *p);
-/* Advances the operations in this list. The answer that they waited for, about a region or the last deserted write, has
- * arrived. Called with the lock held. */
+/* Advances the operations in this list, because the peer has answered about their region, or because the last deserted
+ * write has ended. Called with the lock held. */
 void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 /* Starts operations that waited for buffer space for their notification. Called with the lock held. */
 void hw_notes_resume(struct hw_peer *p);
@@ -32,7 +32,7 @@ void hw_ops_unfence(struct hw_peer *p);
 void hw_ops_unlock(struct hw_peer *p);
 /* Works like hw_ops_unlock(), but is called without the lock. */
 void hw_ops_flush(struct hw_peer *p);
-/* Records that hw_ops_unlock() has something to flush. Called with the lock held. */
+/* Records that hw_ops_unlock() may have something to flush. Called with the lock held. */
 static inline void hw_ops_need_flush(struct hw_peer *p)
 {
     atomic_store_explicit(&p->unflushed, true, memory_order_release);
@@ -51,13 +51,13 @@ void hw_serve_was_cut(struct hw_op *op);
 void hw_ops_die(struct hw_peer *p);
 void hw_ops_init(struct hw_peer *p);
 void hw_ops_free(struct hw_peer *p);
-/* Returns the buffer space that a notification takes at the peer. */
+/* Returns the buffer space that a notification takes at its receiver. */
 static inline uint64_t hw_note_cost(const struct hw_note *note)
 {
     return note->len + HW_NOTE_COST;
 }
 
-/* Callbacks of rails into the message layer (flow_out.c). */
+/* Callbacks of the session into the message layer (flow_out.c). */
 extern const struct hw_session_ops hw_peer_session_ops;
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
 /* Lists the memory of bytes [at, end) in up to HW_LINK_PIECES pieces. Returns the number of pieces. */

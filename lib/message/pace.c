@@ -53,7 +53,7 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
     if (hw_stripe_is_fast(s->rate, s->best_rate))
         return;
     if (mine->rate.provisional) {
-        s->rate = 0; /* a rail with a provisional rate stays on trial */
+        s->rate = 0; /* a provisional rate counts as unknown here */
     } else if (s->in_flight == 0 && r->loop->now - mine->seen >= STALE) {
         mine->rate = (struct hw_rate){0};
         mine->seen = r->loop->now;

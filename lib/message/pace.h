@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rates of a peer's rails, as the other rails see them. Input of the stripe (core/stripe.h). */
+/* The rates of a peer's rails, as the other rails see them. A rail fills its struct hw_stripe with these rates. */
 #ifndef HW_PACE_H
 #define HW_PACE_H
 
@@ -10,7 +10,7 @@
 
 struct hw_pace {
     struct hw_rate rate; /* rate measured by the rail's loop */
-    uint32_t gen;        /* generation of the rail to which the rate belongs */
+    uint32_t gen;        /* the rail's generation in which the rate was measured */
     uint32_t path;       /* number of the rail's pair of NICs, or the rail's own number if that is unknown */
     uint64_t seen;       /* time at which the rate was last measured or given up, in ns of the loop's clock */
     /* Values for other rails. shown is 0 if the rail has no rate yet, and after hw_pace_forget(). */

@@ -48,7 +48,7 @@
 #define HW_STAGED_CHUNK (4u << 20)  /* maximum chunk size for memory that the CPU cannot access */
 #define HW_REQUEST      (64u << 20) /* maximum size of one read request in bytes */
 #define HW_COUNT_BLOCK  256
-#define HW_TICK         (4 * HW_MS)   /* interval of the deadline checks */
+#define HW_TICK         (4 * HW_MS)   /* resolution of the deadline checks */
 #define HW_PATIENCE     (100 * HW_MS) /* default of hw_peer.patience */
 /* Multiple of hw_peer.patience after which all rails end if they may still read a cancelled operation's memory. */
 #define HW_CUT_OFF 10
@@ -82,7 +82,7 @@ struct hw_span {
     uint8_t *ptr;
     uint64_t len;
     uint64_t start;           /* offset in the operation; set by hw_op_post() */
-    struct hw_import *import; /* NULL if the span needs no region; an empty span has NULL or any import */
+    struct hw_import *import; /* NULL if the span needs no region; may be NULL if the span is empty */
     uint64_t remote;          /* offset in the peer's region; SERVE: in this side's region */
     uint32_t handle;          /* SERVE: handle of this side's region, used in place of space and ptr */
 };
@@ -96,7 +96,7 @@ struct hw_control {
     uint64_t a, b, c, d;
     struct hw_note *note; /* NOTE and EAGER: the payload */
     struct hw_op *op;     /* NOTE and BYE: the operation that this message belongs to, or NULL; protected by the lock */
-    /* operation that contains this message and is referenced by it, or NULL if the message is allocated */
+    /* the operation that contains this message, to which the message has a reference, or NULL if there is none */
     struct hw_op *within;
 };
 
@@ -121,7 +121,7 @@ struct hw_op {
     atomic_int result;    /* 0 or the first error */
     char *text;           /* error text or NULL; owned by the operation */
     uint64_t total;       /* bytes; set by hw_op_post() */
-    uint64_t queued_upto; /* value of hw_peer.queued that includes this operation; 0 if the operation is small */
+    uint64_t queued_upto; /* value of hw_peer.queued that includes this operation; 0 if it is not in `queued` */
     uint64_t queue;       /* send and receive: name of the queue */
     _Atomic uint64_t got; /* receive: length of the message, once the receive has succeeded */
     uint32_t n;
@@ -129,23 +129,23 @@ struct hw_op {
     /* for the message layer's use */
     uint64_t id;
     atomic_uint refs;
-    _Atomic uint64_t cursor; /* bytes that were cut into chunks or requests */
+    _Atomic uint64_t cursor; /* bytes that were cut into chunks or requests; `total` if nothing is left to cut */
     _Atomic uint64_t left;   /* the count, see the top of this file */
-    atomic_bool off;         /* the operation is cancelled and sends nothing more */
+    atomic_bool off;         /* the operation is cancelled, and its data and requests are no longer sent */
     atomic_bool first_used;  /* `first` is in use */
     atomic_bool was_cut;     /* SERVE: no longer counted in hw_peer.serves */
     struct hw_chunk first;
     struct hw_parcel noted; /* frame HW_MSG_NOTED of a write */
-    struct hw_control last; /* message that ends a state at the peer and must not fail for lack of memory */
+    struct hw_control last; /* used by hw_control_send_within() */
     struct hw_let_go let_go;
     bool let_go_over; /* no rail accesses the memory; used on the home loop */
-    bool told;        /* over() was called; protected by the lock */
-    bool cut_off;     /* rails were ended so that nothing reads the memory; protected by the lock */
+    bool told;        /* over() was called, or is about to be; protected by the lock */
+    bool cut_off;     /* all rails were ended for this operation, or are about to be; protected by the lock */
     /* over() was called, or is about to be, before the peer has confirmed the end; protected by the lock */
     bool deserted;
     uint64_t answer_by; /* after a cancellation: time at which the peer dies if it has not confirmed the end; 0 if not
                            set yet */
-    bool is_fenced;     /* the operation is in hw_peer.fenced; protected by the lock */
+    bool is_fenced;     /* the operation was put into hw_peer.fenced; protected by the lock */
     uint32_t fence;     /* the operation ends only when the control messages before this sequence number are read */
     struct hw_landing *landing; /* read and receive: landings that have not ended; protected by the lock */
     uint64_t serves;            /* SERVE and send: the peer's landing */
@@ -155,8 +155,8 @@ struct hw_op {
     bool foreign;               /* the CPU cannot access some of the memory, here or (unless two-sided) at the peer */
     struct hw_note *message;    /* receive: an eager message that must be copied */
     uint32_t ready;             /* number of leading spans whose region is known */
-    bool pending, started;      /* the operation is in hw_peer.all; it waits for no region or buffer space */
-    bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to a rail */
+    bool pending, started;      /* pending: in hw_peer.all; started: no longer waits to start */
+    bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to the session */
     struct hw_control *control; /* notify, BYE, and write of no bytes with a note: the message to the peer */
     struct hw_list all;         /* entry in hw_peer.all */
     struct hw_list
@@ -166,8 +166,8 @@ struct hw_op {
     struct hw_span span[];
 };
 
-/* Creates an operation of n spans. The caller sets over, user, deadline and note, and space, ptr, len, import and
- * remote of each span. The imports must remain valid until over() is called. The caller owns the reference. Returns
+/* Creates an operation of n spans. The caller sets over, user, deadline, note and queue, and space, ptr, len, import
+ * and remote of each span. The imports must remain valid until over() is called. The caller owns the reference. Returns
  * NULL if out of memory. */
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
 /* Drops a reference. */
@@ -200,7 +200,8 @@ struct hw_peer_ops {
     /* Passes a notification that has arrived, on any loop. The callee owns the notification. It must call
      * hw_peer_took() when the application has taken the notification, and free it. */
     void (*noted)(void *up, struct hw_note *note);
-    /* Called on the home loop, like the members of the same name in struct hw_session_ops. why is negative. */
+    /* Called on the home loop, like the members of the same name in struct hw_session_ops. why is negative. died() is
+     * also called after the message layer has ended the peer. */
     void (*ended)(void *up, unsigned rail, int why);
     void (*down)(void *up, unsigned rail);
     void (*died)(void *up, int why);
@@ -213,8 +214,10 @@ struct hw_peer_ops {
 
 /* Progress of a peer's write that has a notification. */
 struct hw_count {
-    _Atomic uint64_t state; /* low bits of the operation's generation << 40 | (bytes that arrived - total bytes) */
-    struct hw_note *note;   /* protected by the lock */
+    /* low bits of the operation's generation << 40 | (bytes that arrived - total bytes); the total is subtracted when
+     * the notification arrives */
+    _Atomic uint64_t state;
+    struct hw_note *note; /* protected by the lock */
 };
 
 /* Operations of one kind that have ended: their number, the number that failed, and the bytes of those that succeeded.
@@ -251,15 +254,15 @@ struct hw_peer {
     _Atomic uint64_t queued; /* total bytes of all operations that were ever queued for rails to cut */
     _Atomic uint64_t uncut;  /* bytes of `queued` that are not cut yet */
     atomic_uint large;       /* number of operations in `queued` that have not ended */
-    uint32_t relieved;       /* bit mask of the rails on the home loop and on the first rail's path, which leave large
-                                operations to others */
+    uint32_t relieved;       /* bit mask of the home loop's rails on the first rail's path; they leave large operations
+                                to others */
     unsigned relief;         /* a rail on another loop that takes these operations, or 0 if there is none */
     unsigned relief_loops;   /* number of other loops with rails that take these operations */
     atomic_bool small_seen;  /* a small operation was sent or received since a relieved rail last checked */
     uint64_t small_until;    /* time until which the relieved rails leave large operations to others */
     uint64_t small_last;     /* time at which a small operation was last seen */
 
-    pthread_mutex_t lock; /* protects all following members except atomics */
+    pthread_mutex_t lock; /* protects the following members except atomics, unless stated otherwise */
     int dead;             /* 0, or the error that the peer died with */
     uint64_t answer_in;   /* ns: the peer dies unless it confirms the end of a cancelled operation within this time */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
@@ -277,8 +280,8 @@ struct hw_peer {
     struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
     struct hw_list fenced;            /* operations that wait until control messages are read */
     struct hw_list filling;           /* receives with a message that must be copied */
-    struct hw_list over;              /* operations whose over() must be called */
-    atomic_bool unflushed;            /* an operation has ended, or a receive has its message; set with the lock held */
+    struct hw_list over;              /* operations that have ended or are deserted, for flush_one() */
+    atomic_bool unflushed;            /* see hw_ops_need_flush(); set with the lock held */
     struct hw_list serving[HW_READS]; /* answers to the peer's requests, by the peer's landing */
     struct op_slot {
         struct hw_op *op;
@@ -306,10 +309,10 @@ struct hw_peer {
         uint64_t looked; /* tick of the last check */
         uint64_t next;   /* time of the home loop's next check, or HW_NEVER */
         struct hw_timer timer;
-        struct hw_task arm; /* sets timer on the home loop */
+        struct hw_task arm; /* checks on the home loop and sets timer */
     } deadlines;
 
-    _Atomic uint64_t notes_held; /* bytes of received notifications, up to HW_NOTES */
+    _Atomic uint64_t notes_held; /* bytes of notifications that the application has not taken, up to HW_NOTES */
     uint64_t took, took_told;    /* total bytes that the application has taken, and the value last sent to the peer */
     _Atomic(struct hw_count *) count[HW_OPS / HW_COUNT_BLOCK];
 
@@ -332,8 +335,8 @@ struct hw_peer {
     } in;
 };
 
-/* Initializes a peer with n rails that are down. Apart from domain and binding, the arguments are those of
- * hw_session_init(). binding is a value that both sides share and that no other session has. Fails with -ENOMEM. */
+/* Initializes a peer with n rails that are down. Apart from domain, ops and binding, the arguments are those
+ * of hw_session_init(). binding is a value that both sides share and that no other session has. Fails with -ENOMEM. */
 int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struct hw_loop *home,
                  struct hw_loop *const *loop, unsigned n, const struct hw_peer_ops *ops, const struct hw_rail_io *io,
                  void *up, const struct hw_rail_limits *limits, const uint8_t binding[HW_BINDING]);

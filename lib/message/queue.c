@@ -87,7 +87,7 @@ static void advance_sends(struct hw_peer *p, struct hw_queue *q)
         struct hw_grant *g = hw_list_first(&q->grants, struct hw_grant, of_queue);
         bool direct = g && !q->unanswered;
         if (!direct && (!is_short(op) || t->sent + cost_message(op->total) > HW_EAGER_ROOM))
-            return; /* the message waits for a grant */
+            return; /* the message waits for a grant or an answer */
         hw_list_remove(&op->queued);
         op->match = HW_MATCH_NONE;
         int rc = direct ? (send_direct(op, g), 0) : send_eager(q, op);
@@ -195,7 +195,7 @@ static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held 
     int rc = grant_receive(q, op);
     if (rc < 0)
         return rc;
-    hw_list_remove(&op->queued); /* it is taken */
+    hw_list_remove(&op->queued); /* the receive is taken */
     rc = answer_message(p, q->name, h->note->op, h->note->len, EAGAIN, op->landing->id);
     if (rc < 0) { /* the receive ends and leaves the message to the next receive */
         hw_op_cancel_locked(op, rc);
@@ -405,7 +405,7 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
     if (hw_stream_is_closed(&p->queues, h->c, true)) {
         int sent = answer_message(p, h->c, h->a, (*note)->len, ESHUTDOWN, HW_MSG_NO_LANDING);
         if (sent == 0)
-            hw_eager_give(p, (*note)->len); /* the caller frees it */
+            hw_eager_give(p, (*note)->len); /* the caller frees the message */
         return sent;
     }
     int rc = get_queue_for_peer(&p->queues, h->c, "message", &q);
@@ -418,8 +418,8 @@ static int place_message(struct hw_peer *p, const struct hw_control_head *h, str
         rc = answer_message(p, h->c, h->a, (*note)->len, EAGAIN, op->landing->id);
         if (rc < 0)
             return rc;
-        hw_list_remove(&op->queued);    /* it is taken */
-        hw_eager_give(p, (*note)->len); /* the caller frees it */
+        hw_list_remove(&op->queued);    /* the receive is taken */
+        hw_eager_give(p, (*note)->len); /* the caller frees the message */
         hw_queue_put(&p->queues, q);
         return 0;
     }
@@ -448,8 +448,8 @@ int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw
     return rc;
 }
 
-/* Sends the message again, directly to the landing that the peer's answer with EAGAIN contains. op is the send, or NULL
- * if it was cancelled. */
+/* Sends the message again, directly to the landing in the peer's answer with EAGAIN. If the send was cancelled (op is
+ * NULL), tells the peer that no data will arrive. */
 static int send_again(struct hw_peer *p, struct hw_op *op, const struct hw_grant *g)
 {
     if (op) {

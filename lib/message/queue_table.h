@@ -8,7 +8,7 @@
 
 /* A receive of the peer that no message was sent to yet. */
 struct hw_grant {
-    struct hw_control refusal; /* replaces the grant if its stream is closed, so that no memory is needed */
+    struct hw_control refusal; /* is sent if the stream is closed; placed here so that no memory is needed then */
     struct hw_list of_queue;   /* entry in the queue's list, oldest first */
     struct hw_list in_chain;
     uint64_t landing, room;
@@ -17,7 +17,7 @@ struct hw_grant {
 
 /* An eager message of the peer that no receive has taken yet. */
 struct hw_held {
-    struct hw_control refusal; /* replaces the message if its stream is closed, so that no memory is needed */
+    struct hw_control refusal; /* is sent if the stream is closed; placed here so that no memory is needed then */
     struct hw_list of_queue;   /* entry in the queue's list, oldest first */
     struct hw_list in_chain;
     uint64_t queue;
@@ -36,7 +36,7 @@ struct hw_queue {
     struct hw_list held;     /* eager messages without a receive */
 };
 
-/* Returns the chain for a number among a table's HW_QUEUE_CHAINS chains. */
+/* Returns the chain for this number in `chains`, one of the hash tables of t. */
 struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number);
 /* Returns the queue with this name, or NULL. */
 struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name);

@@ -40,7 +40,7 @@ struct hw_export {
     uint64_t id;
     struct hw_domain *domain;
     struct hw_list handles;
-    unsigned left; /* number of handles that rails may still use */
+    unsigned left; /* after hw_export_revoke(): number of handles that rails may still use */
 };
 
 /* The exports of a context by number. A number has the generation in the upper half and the index in the lower half. */
@@ -74,7 +74,7 @@ struct hw_handle {
 struct hw_handles {
     _Atomic(struct handle_block *) block[HW_HANDLES / HW_HANDLE_BLOCK];
     uint32_t n;
-    uint32_t *unused; /* next numbers of freed slots */
+    uint32_t *unused; /* numbers for the next handles in freed slots */
     uint32_t n_unused, unused_room;
 };
 
@@ -114,8 +114,8 @@ struct hw_imports {
 };
 
 /* Adds a user of the peer's region id, and stores the import in *out. Asks the peer for a handle at the first use.
- * Fails with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error of the dead peer. May be called
- * from any thread. */
+ * Fails with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error that the peer died with. May be
+ * called from any thread. */
 int hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret, struct hw_import **out);
 /* Removes a user. May be called from any thread. */
 void hw_import_put(struct hw_peer *p, struct hw_import *i);

@@ -14,7 +14,7 @@ struct hw_closed {
 
 static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
 {
-    /* only streams that one side has closed have records, and their number is limited */
+    /* no keyed hash is needed, because the number of records is limited */
     return &t->closed[stream % HW_QUEUE_CHAINS];
 }
 
@@ -37,8 +37,8 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here)
 }
 
 /* Finds or creates the record of a stream. first is true if this side closes the stream. Each side has a separate
- * limit. With a common limit, two correct sides could both close the last stream and each consider the other one
- * faulty. */
+ * limit. With a common limit, two correct sides could use the last free record for different streams at the same time,
+ * and each would consider the other faulty. */
 static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool first, int *rc)
 {
     struct hw_closed *c = find_closed(t, stream);

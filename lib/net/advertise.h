@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that peers use to reach this machine's NICs if the peers cannot use the NICs' own addresses, for example
- * behind an address translator or in pods. Knob advertise. */
+ * behind an address translator or in pods. The addresses come from knob advertise. */
 #ifndef HW_ADVERTISE_H
 #define HW_ADVERTISE_H
 

@@ -359,7 +359,7 @@ int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, cons
         return n;
     }
     /* An overlay runs over other NICs and adds no bandwidth, so it is used only if nothing else leads to the peer or
-     * the user has restricted the choice. */
+     * has_chosen() is true. */
     n = assign_nics(in, p, out, has_chosen(in), pick);
     return n ? n : assign_nics(in, p, out, true, pick);
 }

@@ -75,8 +75,9 @@ void hw_paths_free(struct hw_paths *p);
 
 /* Chooses the best assignment among the candidates k with out[k] false (all candidates if out is NULL). If exact is
  * set, these are all chosen. Otherwise, the largest number of pairs is best, then the highest sum of weights, and no
- * NIC and no local hardware is used twice. Local NICs without hardware are only used if the user has restricted the
- * choice or nothing else is possible. Sets pick[k] for the chosen candidates. Returns their number, or -ENOMEM. */
+ * NIC and no local hardware is used twice. Local NICs without hardware are only used if the user has set nics, rails
+ * or only_dialled, or if nothing else is possible. Sets pick[k] for the chosen candidates. Returns their number, or
+ * -ENOMEM. */
 int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool *pick);
 
 /* Returns the number of pairs that would be used if every candidate worked, or -ENOMEM. */

@@ -128,7 +128,7 @@ enum hw_dist hw_pci_distance(const struct hw_pci_path *a, int numa_a, const stru
         return HW_DIST_X;
     if (c == 0)
         return HW_DIST_PHB;
-    /* one of the two may be a bridge above the other, whose path then ends within the common part */
+    /* one device may be a bridge above the other; the bridge's path is then the common part */
     unsigned below_a = a->depth > c ? a->depth - c - 1 : 0, below_b = b->depth > c ? b->depth - c - 1 : 0;
     return HW_MAX(below_a, below_b) <= 1 ? HW_DIST_PIX : HW_DIST_PXB;
 }

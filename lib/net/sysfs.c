@@ -132,7 +132,7 @@ int hw_text_i64(const char *text, int64_t *out)
     return 0;
 }
 
-/* Parses a CPU's number at *p, which may have at most 7 digits, and moves *p past it. */
+/* Parses a CPU's number of at most 7 digits at *p, and moves *p past the number. Returns false for any other text. */
 static bool cpu_at(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;

@@ -161,7 +161,7 @@ PLANTED = [
     ("what is pending when its stream is closed goes on", STREAM, "    cancel_stream(p, stream, true, -ECANCELED);\n", ""),
     ("receives of the peer's stay when their stream is closed", STREAM, "    hw_queues_refuse(p, stream);\n", ""),
     ("a message to a stream that is closed is kept", QUEUE, "    if (hw_stream_is_closed(&p->queues, h->c, true)) {\n        int sent", "    if (false) {\n        int sent"),
-    ("room of a message that is refused is never free", QUEUE, "        if (sent == 0)\n            hw_eager_give(p, (*note)->len); /* the caller frees it */\n", ""),
+    ("room of a message that is refused is never free", QUEUE, "        if (sent == 0)\n            hw_eager_give(p, (*note)->len); /* the caller frees the message */\n", ""),
     ("who closes is not heard", FLOW_IN, "        p->ops->bye(p->up);\n", ""),
     ("a side has said that it closes before its peer has that", OP, "    return 1 + (op->has_note || op->kind == HW_OP_BYE) +", "    return 1 + op->has_note +"),
     ("a side says twice that it closes", OP, "    if (op->kind == HW_OP_BYE)\n", "    if (op->kind == HW_OP_BYE)\n        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_BYE});\n    if (op->kind == HW_OP_BYE)\n"),
@@ -173,7 +173,7 @@ PLANTED = [
     ("a caller gets memory back that rails still touch", DEADLINE, "op->let_go_over && !op->deserted", "!op->deserted"),
     ("refusals that a peer has announced are waited for for ever", OP, "    if (op->is_fenced) { /*", "    if (false) { /*"),
     ("a receive that waits for a message to come again is given another", QUEUE,
-     "        hw_list_remove(&op->queued);    /* it is taken */\n", ""),
+     "        hw_list_remove(&op->queued);    /* the receive is taken */\n", ""),
     ("a stream is closed by half", STREAM, "    c->here = true; /*", "    c->here = false; /*"),
 ]
 

@@ -18,8 +18,8 @@ typedef unsigned int uint4 __attribute__((ext_vector_type(4)));
 #define THREADS 256u /* maximum threads in a block (lib/mem/kernels.h) */
 #define WARP    32u
 #define FEW     64u /* HW_FEW (lib/mem/kernels.h) */
-/* Number of 16-byte vectors that each thread has in flight. SHIFT_BATCH applies if each result is made from two loaded
- * vectors. */
+/* Number of 16-byte vectors that each thread has in flight. SHIFT_BATCH applies to copy_shifted(), which loads two
+ * vectors for each result, and to hw_pattern_check(). */
 #define BATCH       8u
 #define SHIFT_BATCH 4u
 
@@ -83,9 +83,9 @@ static __device__ __forceinline__ uint4 shifted(uint4 a, uint4 b, u32 bits)
     return v;
 }
 
-/* Copies n vectors with one warp, beginning at this thread's position. If the last batch is not full, its first vector
- * is loaded again in place of the missing vectors, which avoids a branch. Loads without branches stay together, and the
- * vector is in the cache. */
+/* Copies n vectors with one warp. dst and src point to this thread's first vector. If the last batch is not full, its
+ * first vector is loaded again in place of the missing vectors, which avoids a branch. Loads without branches stay
+ * together, and the vector is in the cache. */
 static __device__ __forceinline__ void copy_aligned(uint4 *dst, const uint4 *src, u32 n, u32 lane)
 {
     uint4 v[BATCH];

@@ -15,7 +15,7 @@
 struct np_conn {
     struct np_host *host;
     int fd;        /* socket that carries the greetings, and then frame heads and small payloads */
-    int set;       /* epoll instance for both descriptors while the two plugins connect */
+    int set;       /* epoll instance for fd and event while the two plugins connect */
     int event;     /* eventfd that both comms signal */
     bool tcp_news; /* an event occurred on the socket */
     enum { GREET, JOIN, READY } state;

@@ -250,7 +250,8 @@ static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n
     return 0;
 }
 
-/* Passes the message in its slot to the plugin. Returns -EBUSY while the device is still copying the message. */
+/* Passes the message in its slot to the plugin. Returns -EBUSY while the device is still copying the message, and
+ * -EAGAIN if the plugin's window is full (the event is signalled once there is space). */
 static int send_slot(struct hw_conn *c)
 {
     struct np_conn *np = c->np;
@@ -293,8 +294,8 @@ static int64_t write_payload(struct hw_conn *c, const struct hw_piece *piece, ui
     return sum;
 }
 
-/* Waits until the uncounted bytes are in their slot. The next write sends them from the slot, even if the caller passes
- * other memory with the same bytes. */
+/* Waits until the bytes that write_payload() has not counted yet are in their slot. The next write sends them from the
+ * slot, even if the caller passes other memory with the same bytes. */
 static int stop_reading(struct hw_conn *c)
 {
     return c->pending ? np_slots_settle(&c->np->slots) : 0;

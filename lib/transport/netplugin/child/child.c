@@ -192,7 +192,7 @@ static int query_plugin_device(struct kid *k, int dev, struct np_device *out)
     ncclNetProperties_v12_t p;
     kid_enter(k, NP_PROPERTIES);
     ncclResult_t rc = np_table_properties(&k->t, dev, &p);
-    if (rc == ncclSuccess) { /* copied here, because the plugin's strings may be anywhere in memory */
+    if (rc == ncclSuccess) { /* copied before kid_leave(), because an invalid string ends the child here */
         snprintf(out->name, sizeof(out->name), "%s", p.name ? p.name : "");
         snprintf(out->pci, sizeof(out->pci), "%s", p.pciPath ? p.pciPath : "");
     }
@@ -371,7 +371,7 @@ static void run_child_loop(struct kid *k)
         if (!since)
             since = now;
         if (now - since <
-            k->c->spin_us * 1000ull) { /* also without requests in flight, because a wakeup costs more than this wait */
+            k->c->spin_us * 1000ull) { /* also without requests in flight, because a wakeup takes many microseconds */
             yield_after_spin(since, now);
             continue;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests in the child: starts as many as the window allows, tests the oldest, and reorders the data of completed
- * receives. */
+/* Advances requests in the child: starts as many as the window allows, tests the oldest, and reorders the data of
+ * completed receives. */
 #include "transport/netplugin/child/child.h"
 
 #include <limits.h>
@@ -36,8 +36,8 @@ static int mark_request_consumed(struct kid *k, struct kid_comm *c)
 
 /* ---- the two queues of a connection --------------------------------------------------------- */
 
-/* Starts a flush of data that was received into GPU memory, if the plugin has iflush. Without it the GPU might not yet
- * see the data. */
+/* Starts a flush of data that was received into GPU memory, if the plugin has iflush. Without a flush the GPU might not
+ * yet see the data. */
 static int start_child_flush(struct kid *k, struct kid_comm *c, const struct np_entry *e)
 {
     const struct kid_mr *mr = &k->mr[e->mr];

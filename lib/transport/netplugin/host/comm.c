@@ -168,7 +168,7 @@ void np_comm_drop(struct np_comm *c)
     free(c);
 }
 
-/* fds[0] is the eventfd. fds[1] is the list of fragments, or -1. */
+/* Sets fds[0] to the eventfd and, if the parent reads the fragments, fds[1] to their memfd. */
 static int open_comm_in_child(struct np_comm *c, struct np_message *m, unsigned dev, int event, int fds[2])
 {
     struct np_props props;

@@ -267,7 +267,7 @@ int np_health(struct np_host *h)
     const uint64_t now = hw_now_coarse();
     if (rc < 0 || now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) < LOOK_MS * HW_MS)
         return rc;
-    if (pthread_mutex_trylock(&h->lock) != 0) /* the holder waits for a reply and checks the health itself */
+    if (pthread_mutex_trylock(&h->lock) != 0) /* a holder that waits for a reply checks the health itself */
         return 0;
     /* After a long time without checks, the previous beat does not show that the child hangs. */
     if (now - atomic_load_explicit(&h->looked_at, memory_order_relaxed) > 1000 * HW_MS)

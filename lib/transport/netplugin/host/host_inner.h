@@ -35,7 +35,7 @@ struct np_host {
     bool slot[NP_COMMS], mem[NP_MEMS], mr[NP_MRS]; /* true for numbers in use */
     uint64_t beat, beat_at;
 
-    pthread_mutex_t devices_lock; /* guards the next fields; never held while waiting */
+    pthread_mutex_t devices_lock; /* guards known, device and guessed; never held while waiting */
     bool known[NP_DEVICES];
     struct np_device device[NP_DEVICES];
     char guessed[16]; /* NIC to which the first device was assigned */
@@ -85,7 +85,7 @@ struct np_comm {
     char why[HW_ERR_TEXT];
     uint64_t deadline; /* time by which the connection must be established */
     uint32_t max_size;
-    const struct np_frag_area *frags; /* NULL if np_options.list is not set or the device does not unpack */
+    const struct np_frag_area *frags; /* only for receives with np_options.list from a device that unpacks; else NULL */
     uint64_t posted, tested, consumed;
     struct {
         size_t len;
@@ -102,8 +102,8 @@ static inline uint32_t np_gpu_word(int gpu)
 
 /* Returns 0, or an error if the host is dead or belongs to another process. */
 int np_usable(struct np_host *h);
-/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, hw_error() has its
- * text, the plugin's name and its last output. out may be NULL. */
+/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, hw_error() has the
+ * reply's text, the plugin's name and the plugin's last output. out may be NULL. */
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out);
 /* Kills the child because it sent impossible values, which hw_error() describes. Returns the host's error. */
 int np_distrust(struct np_host *h);
@@ -122,7 +122,7 @@ void np_number_free(struct np_host *h, bool *used, uint32_t number);
 /* Creates a memfd that is sealed against truncation, and maps it. Returns 0 or -errno. */
 int np_shared_memory(const char *name, size_t len, int *fd, void **at);
 
-/* Free an object that remained at np_close(), after the child is gone. */
+/* Free the parent's part of an object. */
 void np_comm_drop(struct np_comm *c);
 void np_mem_drop(struct np_mem *m);
 

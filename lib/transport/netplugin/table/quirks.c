@@ -81,9 +81,9 @@ uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu)
     uint32_t size = q->max_size ? q->max_size : UINT32_MAX;
     if (!q->max_fragments)
         return size;
-    /* Counts the fragments of a packet: each page of its payload is one, and one more because the payload may begin
-     * within a page. The 52 bytes are the IPv4 and TCP headers with timestamps. A power of two keeps the caller's chunks
-     * aligned. */
+    /* Counts the fragments of a packet: one for each page of its payload, and one more because the payload may begin
+     * within a page. The 52 bytes are the IPv4 and TCP headers with timestamps. A power of two keeps the caller's
+     * chunks aligned. */
     const uint64_t page = 4096; /* of the plugin's receive buffer */
     const uint64_t payload = mtu > 576 ? mtu - 52 : 524;
     const uint64_t most = payload * (q->max_fragments / ((payload + page - 1) / page + 1));
