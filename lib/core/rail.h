@@ -98,8 +98,8 @@ struct hw_rail_io {
      * bytes may be sent from, or received into, other memory. NULL if such memory is never accessed. If it fails with a
      * negative errno, the rail ends. */
     int (*settle)(struct hw_conn *c);
-    /* Closes the connection at once. Discards unread data and data that the network has not accepted. Afterwards the
-     * connection does not access memory that was passed to it. */
+    /* Closes the connection at once. Data that was not read is lost, and data that was written may be lost. Afterwards
+     * the connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
      * Returns 0 if the path seems to work, 1 if it may be dead, or the error if it seems dead. alone is the time in ns
