@@ -134,7 +134,7 @@ bool hw_boot_same(const uint8_t a[HW_PROOF_SIZE], const uint8_t b[HW_PROOF_SIZE]
 void hw_boot_key(uint8_t out[HW_SECRET], const void *job_key, size_t len);
 /* Fills out with unpredictable bytes. */
 void hw_random(void *out, size_t len);
-/* Initialises libsodium once. Fails with -EIO. */
+/* Initializes libsodium if necessary. Fails with -EIO. */
 int hw_crypto_init(void);
 const char *hw_refusal_text(unsigned refusal);
 
@@ -184,7 +184,7 @@ int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, u
 /* Reads the entry at *at and moves *at past the entry. Fails with -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
 
-/* ---- greeting of transport netplugin: sent by both sides on a channel's connection after ASK ---- */
+/* ---- greeting of transport netplugin: sent by both sides on a link's connection after ASK ---- */
 
 #define HW_PLUGIN_MAGIC      0x504e5748u /* "HWNP" */
 #define HW_PLUGIN_VERSION    2

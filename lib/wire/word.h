@@ -25,7 +25,7 @@ struct hw_word {
 
 /* Encodes w, whose n is at most HW_RAIL_LINKS. Returns the size. */
 uint32_t hw_word_encode(uint8_t out[HW_WORD_MAX], const struct hw_word *w);
-/* Fails with -EPROTO if there are too many links, or if they do not fit into len bytes. */
+/* Fails with -EPROTO if there are more than HW_RAIL_LINKS links, or if the counts do not fit into len bytes. */
 int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w);
 
 /* Encodes an ASK. links is the number of links of the new connection. */
