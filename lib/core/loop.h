@@ -57,7 +57,7 @@ struct hw_loop {
 
     /* for the loop's use */
     _Atomic(struct hw_task *) mailbox; /* newest task first */
-    atomic_uint slow;                  /* urgency of the tasks in the mailbox, see wake_driver() in driver.c */
+    atomic_uint slow;                  /* urgency of the mailbox's most urgent task, see wake_driver() in driver.c */
     struct hw_task *first, **last;     /* tasks taken from the mailbox, oldest first */
     struct hw_task *late, **last_late; /* tasks for the end of the turn */
     struct hw_timer *timers;           /* a pairing heap; the root is due first */

@@ -86,7 +86,7 @@ struct session_rail {
     struct hw_word kept;   /* server: last word on the last generation that the client had up */
     struct hw_word peers;  /* the peer's last word on gen, once it has arrived */
     struct hw_word ahead;  /* the peer's last word on the newest generation that this side has not started */
-    uint32_t given_up;     /* newest generation that this side gave up before it started */
+    uint32_t given_up;     /* newest generation that this side gave up without starting the generation */
     struct hw_word client; /* server: last word from the client's request */
     struct {
         bool is;
