@@ -170,7 +170,8 @@ struct hawser_connect_options {
     /* Local NICs to use, such as "eth1,eth2". NULL or "" selects the NICs of knob nics, which are all NICs by
      * default. */
     const char *nics;
-    /* The peer's NICs. If nics or knob nics is also set, its k-th NIC is paired with the k-th NIC of peer_nics. */
+    /* The peer's NICs. If nics or knob nics is also set, the k-th NIC of that list is paired with the k-th NIC of
+     * peer_nics. */
     const char *peer_nics;
     uint32_t channels; /* data connections per pair of NICs, or 0 for the value of knob channels */
     uint32_t flags;    /* HAWSER_ONLY_DIALLED or 0 */

@@ -354,7 +354,7 @@ bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
 
 /* ---- connect.c ---------------------------------------------------------------------------------------------- */
 
-/* Waits for the thread that connects this peer and frees its state, if there is one. */
+/* If a thread connects this peer, waits for the thread and frees the state of the attempt. */
 void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */
