@@ -65,10 +65,10 @@ enum hawser_log_level { HAWSER_LOG_ERROR = 0, HAWSER_LOG_WARN = 1, HAWSER_LOG_IN
 typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 /* Flags of struct hawser_options. */
-/* The library starts no progress threads. Its work is done only within calls such as hawser_progress() and
- * hawser_wait(). */
+/* The library starts no progress threads. Its work is done within calls such as hawser_progress() and hawser_wait(),
+ * and by the thread of hawser_connect_start(). */
 #define HAWSER_CALLER_PROGRESS 1u
-#define HAWSER_INSECURE        2u /* Connections without a key may use any address, not only loopback and lab addresses. */
+#define HAWSER_INSECURE        2u /* Without a key, allows any address, not only loopback and lab addresses. */
 #define HAWSER_EVENTS          4u /* hawser_poll() also reports notifications and peers that connect or die. */
 /* Sends memory by reference where this is faster (knob splice). A cancelled write or send ends once the peer has
  * reported whether it received the data. If the peer does not report within a second, the library closes the
@@ -170,7 +170,8 @@ struct hawser_connect_options {
     /* Local NICs to use, such as "eth1,eth2". NULL or "" selects the NICs of knob nics, which are all NICs by
      * default. */
     const char *nics;
-    /* The peer's NICs. If nics or knob nics is also set, its k-th NIC is paired with the k-th NIC of peer_nics. */
+    /* The peer's NICs. If nics or knob nics is also set, the k-th NIC of that list is paired with the k-th NIC of
+     * peer_nics. */
     const char *peer_nics;
     uint32_t channels; /* data connections per pair of NICs, or 0 for the value of knob channels */
     uint32_t flags;    /* HAWSER_ONLY_DIALLED or 0 */
@@ -296,7 +297,7 @@ struct hawser_vec {
     const struct hawser_region *region; /* write and read: the peer's region */
     uint64_t remote_offset;             /* write and read: offset in region */
     /* Write and send only: bytes to send in place of mem, or NULL. The library copies the bytes before the call
-     * returns. At most HAWSER_INLINE_MAX over all descriptors of an operation. */
+     * returns. All descriptors of an operation together may have at most HAWSER_INLINE_MAX such bytes. */
     const void *data;
 };
 

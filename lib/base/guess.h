@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Initialise this structure with {.word = word} and pass each name to hw_guess(). near is then the nearest name, or
+/* Initialize this structure with {.word = word} and pass each name to hw_guess(). near is then the nearest name, or
  * NULL if no name is close enough. */
 struct hw_guess {
     const char *word, *near;

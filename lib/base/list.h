@@ -27,7 +27,7 @@ static inline void hw_list_append(struct hw_list *head, struct hw_list *n)
     head->prev = n;
 }
 
-/* Removes n from its list. Has no effect on an initialised node that is in no list. */
+/* Removes n from its list. Has no effect on an initialized node that is in no list. */
 static inline void hw_list_remove(struct hw_list *n)
 {
     n->prev->next = n->next;

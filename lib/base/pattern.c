@@ -14,7 +14,7 @@
 #define BLOCK 256 /* unit of filling and checking in bytes */
 
 /* tests/lib/base/test_pattern.c counts the bytes that match the pattern of another position or seed. With this mix,
- * their number is about what chance would give. With the shorter mixes that were tried, it was not. */
+ * about as many bytes match as would by chance, unlike with the shorter mixes that were tried. */
 #define MIX(x)            \
     do {                  \
         (x) ^= (x) >> 30; \
@@ -29,7 +29,7 @@
 /* Four words. Without AVX2 the compiler uses two SSE2 or NEON registers. */
 typedef uint64_t vec __attribute__((vector_size(LANES * 8)));
 
-/* Computes the key of a seed with splitmix64's finaliser (Steele, Lea, Flood 2014). Similar seeds give distant keys, so
+/* Computes the key of a seed with splitmix64's finalizer (Steele, Lea, Flood 2014). Similar seeds give distant keys, so
  * that the pattern of one seed is not that of another, shifted by a few words. */
 static uint64_t key_of(uint64_t seed)
 {

@@ -35,7 +35,7 @@ int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME]);
  * the caller is root, the calling user. *owner receives the socket's owner. If pid is not NULL, *pid receives the
  * process that opened the socket, or 0 if the process is not visible in the caller's PID namespace. Returns a
  * nonblocking descriptor. Fails with -ECONNREFUSED if no process listens on the socket, with -EPERM for another user's
- * socket, or with another negative errno. */
+ * socket or a file that is not a socket, or with another negative errno. */
 int hw_rundir_connect(int dir, const char *name, uid_t *owner, pid_t *pid);
 /* Calls fn for each name of the form PID.NUMBER among the first HW_RUNDIR_ENTRIES entries of the folder. pid and number
  * are the parts of the name. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of completions. Each event is part of the object that it reports, so that queueing an event cannot fail. */
+/* The queue of completions. Each event is part of the operation or peer that the event is about, so that queueing an
+ * event cannot fail. */
 #include "context/context.h"
 
 #include <stdlib.h>

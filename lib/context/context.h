@@ -25,7 +25,7 @@
 
 /* ---- completions (complete.c) -------------------------------------------------------------------- */
 
-/* An event that hawser_poll() must report. Embedded in the object that it reports. */
+/* An event that hawser_poll() must report. Embedded in the operation or peer that the event is about. */
 struct hw_event {
     struct hw_list in_queue;
     enum hawser_event kind;
@@ -187,8 +187,8 @@ struct hw_way {
     int in_fd[HW_RAIL_LINKS]; /* -1 if the connection has not arrived */
 };
 
-/* Versions that this build supports of the session protocol, that is, of the frames on a session's rails and of the
- * SETUP messages that create the rails. A test overrides these values. */
+/* Versions of the session protocol that this build supports. The protocol consists of the frames on a session's rails
+ * and of the SETUP messages that create the rails. A test overrides these values. */
 #ifndef HW_SESSION_LEAST
 #define HW_SESSION_LEAST 1
 #define HW_SESSION_MOST  1
@@ -251,7 +251,7 @@ struct hawser_peer {
     struct {
         struct hw_task call;  /* connects the spare rails, because a rail may be dead */
         struct hw_timer rest; /* checks whether the spare rails are still needed */
-        bool called;          /* spare rails are connected; belongs to the home loop */
+        bool called;          /* spare rails are connected or will be; belongs to the home loop */
     } spares;
     struct hw_task arrive;
     struct hw_list arrivals; /* protected by the context's lock */
@@ -354,7 +354,7 @@ bool hw_listener_takes(const struct hawser *h, const union hw_addr *a);
 
 /* ---- connect.c ---------------------------------------------------------------------------------------------- */
 
-/* Waits for the thread that connects this peer and frees its state, if there is one. */
+/* If a thread connects this peer, waits for the thread and frees the state of the attempt. */
 void hw_connect_join(struct hawser_peer *p);
 
 /* ---- lookup.c -------------------------------------------------------------------------------------------------- */

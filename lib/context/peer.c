@@ -356,7 +356,7 @@ void hawser_peer_close(hawser_peer *p)
         p->closed = true;
         pthread_mutex_unlock(&p->door);
         pthread_mutex_lock(&h->lock);
-        hw_metrics_fold(p); /* adds the totals since the first detach_peer() */
+        hw_metrics_fold(p); /* adds the totals since detach_peer() */
         pthread_mutex_unlock(&h->lock);
         hw_driver_enter(p->home);
         hw_peer_free(&p->peer);

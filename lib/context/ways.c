@@ -134,7 +134,7 @@ static bool has_sound_rail(struct hawser_peer *p)
 static void give_up(struct hw_way *w, int why)
 {
     struct hawser_peer *p = w->peer;
-    bool asked = true; /* true if all links sent their request, so that the server may have started the rail */
+    bool asked = true; /* true if the server has accepted all links, so that it may have started the rail */
     for (unsigned k = 0; k < w->links; k++)
         asked &= w->attempt[k].greeted;
     if (asked)

@@ -17,7 +17,7 @@
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
-#define POLL_SHARE 4           /* the thread polls for at most this multiple of the CPU time of its work */
+#define POLL_SHARE 4           /* the thread polls for at most this multiple of the time spent on work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
 /* Maximum of this interval. Each check takes a CPU from a polling caller. */
@@ -199,8 +199,8 @@ static uint64_t load_spent(const struct hw_driver *d)
 }
 
 /* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
- * which is released. If done(arg) is true after the turn, the caller continues at once, and its next call or the thread
- * sends what the turn left unsent. Returns true if there was work. */
+ * which is released. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the caller
+ * continues at once, and its next call or the thread sends the data. Returns true if there was work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {
@@ -541,7 +541,7 @@ void hw_driver_notify(struct hw_driver *d)
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
 /* Leaves the loop to callers until the given time. With HW_NEVER, which is used if the same callers have been waiting
- * all the time, leaves the loop until they return. */
+ * all the time, leaves the loop until they have left. */
 static void nap(struct hw_driver *d, uint64_t until)
 {
     struct timespec t = hw_timespec(until);
@@ -564,7 +564,7 @@ static bool has_work_left(const struct hw_driver *d)
 }
 
 /* Waits for work and does it. With `polls`, first polls for more work. *credit is how long the thread may still poll,
- * in ns, at most hw_driver.busy: polling takes at most POLL_SHARE times the CPU time of the work. Returns true if there
+ * in ns, at most hw_driver.busy: polling takes at most POLL_SHARE times the time spent on work. Returns true if there
  * was work. */
 static bool take_turn_of_thread(struct hw_driver *d, uint64_t *credit, bool polls)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A driver runs a loop: it waits for descriptors, for the next timer and for tasks that other threads post, and then
- * calls the loop. The driver is the only code of the engine that blocks.
+ * calls the loop.
  *
- * Any number of threads may wait at the same time. One thread at a time works; this thread has the role. Three kinds of
+ * Any number of threads may wait at the same time. One thread at a time works; this thread has the role. Four kinds of
  * threads work:
  *  - The driver's own thread, if it was started. While callers wait, the thread stays out of the loop, so that an event
  *    wakes one thread and not two. It also stays out for a moment after the last caller has left, because callers
  *    usually return.
  *  - Callers that wait for a condition (hw_driver_wait()). One of them leads and drives the loop, and the others
  *    follow.
- *  - Threads that post work, if no other thread has the role (hw_driver_begin()).
+ *  - Callers that do the work that is ready (hw_driver_poll()) or replace the driver's own thread (hw_driver_turn()).
+ *  - Threads that take the role to use the objects on the loop (hw_driver_enter(), hw_driver_begin()).
  */
 #ifndef HW_DRIVER_H
 #define HW_DRIVER_H
@@ -49,7 +50,7 @@ struct hw_driver {
     atomic_bool polled;  /* the application has the descriptor of hw_driver_fd() */
 
     pthread_mutex_t lead;    /* protects led and nap */
-    pthread_cond_t led, nap; /* conditions that the followers and the thread wait for */
+    pthread_cond_t led, nap; /* followers wait for led, and the thread waits for nap */
     atomic_bool napping;     /* the thread waits for nap */
     atomic_uint callers;     /* number of threads in hw_driver_wait(); the highest bit is set if one of them leads */
     atomic_uint followers;   /* threads that wait for led */
@@ -60,7 +61,7 @@ struct hw_driver {
     atomic_bool wanted; /* the thread need not stay away, because callers have moved to another driver or leave the work
                            to the thread */
     _Atomic uint64_t bulk_until; /* time until which hw_driver_poll() leaves the work to the thread, because many bytes
-                                    were copied */
+                                    were transferred */
 
     atomic_bool stop;
     atomic_bool has_thread;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define FIRST_RING 16 /* initial limit of frames in flight */
-/* With at least this many bytes of payload in a batch, no further frame is added. */
+/* No frame is added to a batch with at least this many bytes of payload outside the buffer. */
 #define BATCH_BYTES (256u << 10)
 #define BEHIND_MUCH 512 /* maximum number of bytes that are read behind a large payload */
 /* Maximum length of a payload that is copied behind the frame's head, so that small frames are sent in one piece. */
@@ -25,7 +25,8 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     return hw_no_memory("a connection's buffers");
 }
 
-/* Frees the copies that end in the first n bytes of the second stream. The list has the newest copy first. */
+/* Frees the copies that are no longer read after the first n bytes of the second stream. The list has the newest copy
+ * first. */
 static void free_copies(struct hw_link_copy **list, uint64_t n)
 {
     while (*list && (*list)->until > n)
@@ -177,7 +178,7 @@ bool hw_link_sends_apart(const struct hw_link *l)
 static void finish_batch(struct hw_link *l)
 {
     struct hw_link_copy *copy;
-    while (l->gone > l->released && (copy = l->tx.copies)) { /* the transport still reads the copies */
+    while (l->gone > l->released && (copy = l->tx.copies)) { /* the transport may still read the copies */
         l->tx.copies = copy->next;
         copy->until = l->gone;
         copy->next = l->tx.held;
@@ -206,7 +207,7 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
         if (p->len == 0)
             l->tx.piece_at++;
     }
-    /* skip empty pieces at the end */
+    /* skip empty pieces behind the bytes that were sent */
     while (l->tx.piece_at < l->tx.n_pieces && l->tx.piece[l->tx.piece_at].len == 0)
         l->tx.piece_at++;
     if (l->tx.piece_at == l->tx.n_pieces)
@@ -268,8 +269,8 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     uint32_t n = 0;
     bool much = false, apart = hw_link_reads_apart(l);
     assert(cap >= 2 && !l->ended);
-    /* while the payload after a head is read directly, the buffer is empty, because parse_buffer() has consumed its
-     * bytes */
+    /* while a payload that follows its head is read directly into place, the buffer is empty: parse_buffer() has
+     * consumed the bytes, or hw_link_unread() has given them back */
     skip_full_pieces(l);
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
         const struct hw_piece *p = &l->rx.piece[i];
@@ -332,7 +333,7 @@ static int parse_head(struct hw_link *l)
     return 0;
 }
 
-/* Checks and counts the pieces that the layer above has provided. */
+/* Checks the pieces that the layer above has provided, and counts their bytes. */
 static void take_pieces(struct hw_link *l)
 {
     uint64_t room = 0;
@@ -383,7 +384,7 @@ static bool is_next_piece_foreign(const struct hw_link *l)
     return l->rx.piece_at < l->rx.n_pieces && p->ptr && !p->space->direct;
 }
 
-/* Copies payload bytes that arrived with the head to their memory, up to memory that the CPU cannot access. */
+/* Moves payload bytes from the buffer into place. Stops at memory that the CPU cannot access. */
 static void store_payload(struct hw_link *l)
 {
     for (skip_full_pieces(l); l->rx.at < l->rx.end && l->rx.piece_at < l->rx.n_pieces; skip_full_pieces(l)) {
@@ -410,7 +411,7 @@ uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data)
     return n;
 }
 
-/* Parses everything in the buffer: frames, and the part of a payload that arrived with its head. */
+/* Parses as much of the buffer as possible: frames, and the part of a payload that arrived with its head. */
 static int parse_buffer(struct hw_link *l)
 {
     for (int rc = 0;;) {
@@ -532,7 +533,7 @@ static bool was_written(const struct hw_link *l, uint64_t count)
 int hw_link_confirm(struct hw_link *l, uint64_t count)
 {
     if (l->ended)
-        return 0; /* the last word includes this confirmation */
+        return 0; /* the last word will include this confirmation */
     if (count <= l->said)
         return 0; /* confirmed before */
     if (!was_written(l, count))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A link is one connection as a state machine. It creates and parses frames, keeps a window in bytes, counts frames
- * that have arrived completely, and settles the frames in flight when the connection has died. A link does no I/O: a
- * transport requests the memory of the next bytes to send or receive, transfers some of them, and reports their number.
- * A link does not know operations or regions. The layer above provides frames (pull) and memory for payloads (place),
- * and is told which frames arrived, were confirmed or were lost.
+ * that have arrived completely, and settles the frames in flight when the connection has died. A link does no I/O: the
+ * rail requests the memory of the next bytes to send or receive, makes the transport transfer some of them, and reports
+ * their number. A link does not know operations or regions. The layer above provides frames (pull) and memory for
+ * payloads (place), and is told which frames arrived, were confirmed or were lost.
  *
  * The counts make failover exact. Counted frames arrive in the order in which they were sent. A receiver's count
  * states that the first `received` frames are in place. While the link is up, the count is a confirmation. Once the
@@ -12,9 +12,9 @@
  * again on another link. No frame arrives twice or late, because the receiver reads nothing after its last word.
  *
  * A connection may have a second stream, which carries large payloads separately from their heads, in the order of the
- * heads. The link reports which stream the bytes belong to. A transport with one stream never sees the second stream.
+ * heads. The link reports which stream the next bytes belong to.
  *
- * All functions of a link are called by one thread at a time, on the loop that owns the link.
+ * At most one thread at a time may call the functions of a link.
  */
 #ifndef HW_LINK_H
 #define HW_LINK_H
@@ -23,8 +23,8 @@
 #include "mem/space.h"
 #include "wire/link.h"
 
-/* A contiguous part of a payload in memory of one kind. If ptr is NULL (incoming only), the bytes are discarded. The
- * length may be 0. */
+/* A contiguous range of bytes to send or receive, in memory of one kind. Received bytes are discarded if ptr is NULL.
+ * The length may be 0. */
 struct hw_piece {
     const struct hw_space *space;
     uint8_t *ptr;
@@ -67,17 +67,18 @@ struct hw_link_in {
 
 struct hw_link;
 
-/* Capabilities of a connection beyond one stream in each direction whose bytes are copied when they are written. */
+/* Optional capabilities of a connection. */
 struct hw_link_apart {
     bool tx, rx; /* large payloads of this direction use the second stream */
-    bool held;   /* tx: the memory is read after the write, until hw_link_released() */
+    bool held;   /* tx: payloads on the second stream may be read after the write, until hw_link_released() */
 };
 
-/* Callbacks into the layer above. A callback must not free the link or call its functions, except for hw_link_confirm()
- * in place() and arrived(). */
+/* Callbacks into the layer above. A callback must not free the link or call functions of the link, except for
+ * hw_link_confirm() in place() and arrived(). */
 struct hw_link_ops {
-    /* Fills in the next frame. budget is the free part of the window, which one frame may exceed. If budget is 0, only
-     * an uncounted frame may be sent. Returns false if there is no frame now. */
+    /* Fills in the next frame. budget is the free part of the window, or 0 if no more frames may be in flight. One
+     * frame may exceed a budget above 0. With budget 0, only an uncounted frame may be sent. Returns false if there is
+     * no frame now. */
     bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
     /* Called when a frame's head and extension have arrived. Fills piece[0, *n) with memory for the payload or its
      * first bytes; a piece without ptr discards its bytes. Returns 0, or a negative errno that ends the link. After
@@ -95,10 +96,10 @@ struct hw_link_ops {
     /* Called when the peer has received the frame of this token, with its payload of `pay` bytes, and the payload's
      * memory on this side is no longer read. */
     void (*confirmed)(void *up, struct hw_link *l, void *token, uint32_t pay);
-    /* Called if the peer has not received the frame of this token, with a payload of `pay` bytes, and will never
-     * receive it over this link (hw_link_settle()). The calls are in the order of the frames. */
+    /* hw_link_settle() calls this function for each frame that the peer has not received, in the order of the frames.
+     * The payload has `pay` bytes. */
     void (*lost)(void *up, struct hw_link *l, void *token, uint32_t pay);
-    /* Copies a piece that the CPU cannot access to host memory. Fails with a negative errno. */
+    /* Copies the bytes of a piece, which the CPU cannot access, to host memory. Fails with a negative errno. */
     int (*load)(void *up, struct hw_link *l, const struct hw_piece *piece, uint8_t *to);
 };
 
@@ -112,7 +113,7 @@ struct hw_link_flight {
 };
 
 struct hw_link {
-    /* read by the layer above */
+    /* read by the layer above, which may also change window */
     /* Number of counted frames that arrived completely: the confirmation and, after hw_link_end(), the last word. */
     uint64_t received;
     uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
@@ -122,7 +123,7 @@ struct hw_link {
     uint64_t confirmed;
     uint64_t in_flight; /* bytes of the frames that are not confirmed */
     uint64_t gone;      /* payload bytes that were handed to the second stream */
-    uint64_t released;  /* number of leading bytes of `gone` that are no longer read from memory */
+    uint64_t released;  /* number of leading bytes of `gone` that are no longer read; UINT64_MAX after the end */
     uint64_t window;    /* bytes that may be in flight; the last frame may exceed the window */
     int ended;          /* 0, or the error that the link ended with */
 
@@ -142,7 +143,7 @@ struct hw_link {
         uint32_t apart_at;
         struct hw_link_copy {
             struct hw_link_copy *next;
-            uint64_t until; /* value of gone after its last byte */
+            uint64_t until; /* in `held`: value of gone at the end of the batch that contained the copy */
             uint8_t data[];
         } * copies;                    /* copies of unsent bytes of some pieces, see hw_link_let_go() */
         struct hw_link_copy *held;     /* copies that are still being read, newest first */
@@ -153,7 +154,7 @@ struct hw_link {
         uint32_t ring;                 /* a power of two up to HW_LINK_FLIGHT; grows with use */
     } tx;
     struct {
-        uint8_t *buf; /* HW_LINK_BUF bytes; [at, end) is read and not parsed */
+        uint8_t *buf; /* HW_LINK_BUF bytes; [at, end) has been received but not parsed */
         uint32_t at, end;
         enum { HW_LINK_AT_HEAD, HW_LINK_AT_EXT, HW_LINK_AT_PAYLOAD } state;
         struct hw_link_head head;
@@ -184,37 +185,37 @@ void hw_link_sent(struct hw_link *l, uint64_t n);
 /* If apart.held is set: reports that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
 /* Lists memory for the next bytes to read as up to cap pieces in out; cap is at least 2. Returns the number of pieces,
- * which is at least 1. A piece without ptr is for the second stream only. Memory that was not filled is returned again
- * by the next call. */
+ * which is at least 1. Only pieces for the second stream may lack ptr; their bytes are to be discarded. Memory that was
+ * not filled is returned again by the next call. */
 uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if the memory from hw_link_rx() is for bytes of the second stream. */
 bool hw_link_reads_apart(const struct hw_link *l);
 /* Reports that n bytes were read into the memory from hw_link_rx(). Returns 0, or a negative errno with which the
  * caller must call hw_link_end(). */
 int hw_link_got(struct hw_link *l, uint64_t n);
-/* Called after hw_link_got(). Returns the number of bytes that were read but belong in memory that the CPU cannot
- * access, and points *data to them. *data is valid until the link is used again. The transport must read these bytes
- * again, before all others. */
+/* Called after hw_link_got(). If the next byte to be parsed belongs in memory that the CPU cannot access, returns the
+ * number of bytes that were read but not parsed, and points *data to them; otherwise returns 0. *data is valid until
+ * the link is used again. The transport must read these bytes again, before all others. */
 uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
 
 /* ---- for the layer above ---------------------------------------------------------------------- */
 
 /* Processes the peer's confirmation of the first count frames. Calls confirmed() in order, up to the first frame whose
- * memory is still being read. Fails with -EPROTO if one of the count frames was not completely handed to the transport,
- * because the peer cannot have received it. */
+ * memory is still being read. Does nothing after hw_link_end(). Fails with -EPROTO if one of the count frames was not
+ * completely handed to the transport, because the peer cannot have received it. */
 int hw_link_confirm(struct hw_link *l, uint64_t count);
 /* Releases memory: after this call the link neither reads nor writes memory of this owner. The transport may read bytes
- * that it already has until l->released reaches the present l->gone. Unsent bytes of pulled frames in the owner's
- * memory are copied. Further received bytes for the owner's memory are discarded, and the frame still arrives, marked
- * as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In these cases only
- * hw_link_end() releases the memory. */
+ * that it already has until l->released reaches the value that l->gone has now. Unsent bytes of pulled frames in the
+ * owner's memory are copied. Further received bytes for the owner's memory are discarded, and the frame still arrives,
+ * marked as `dropped`. Fails with -ENOMEM, or with another negative errno if the memory cannot be read. In these cases
+ * only hw_link_end() releases the memory. */
 int hw_link_let_go(struct hw_link *l, const void *owner);
 /* Makes the present pieces of the incoming frame discard their remaining bytes; the frame arrives like any other.
  * Returns this frame, or NULL if none of the pieces had memory left to fill. */
 struct hw_link_in *hw_link_drop(struct hw_link *l);
 /* Returns the token of the first counted frame that is not completely sent, or NULL. */
 void *hw_link_get_sending(const struct hw_link *l);
-/* Returns true if hw_link_tx() or hw_link_rx() may have returned memory of this owner that is not sent or filled. */
+/* Returns true if memory of this owner remains to be sent or filled. */
 bool hw_link_uses(const struct hw_link *l, const void *owner);
 /* Returns true if the next bytes of the second stream are for memory of this owner. The transport must then stop its
  * transfer before hw_link_let_go(). */

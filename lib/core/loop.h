@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A loop has tasks, timers, and a mailbox for tasks from other threads. All objects of a rail belong to one loop. Apart
+ * A loop has tasks, timers, and a mailbox for tasks from any thread. All objects of a rail belong to one loop. Apart
  * from atomic variables, only this loop accesses them, so that they need no lock. A loop does not block and reads no
  * clock. Its driver (a thread with epoll, a waiting caller, the simulator) passes the time, and asks when the next turn
  * is due.
@@ -20,11 +20,11 @@ struct hw_task {
     atomic_bool posted;
 };
 
-/* Urgency of a posted task. */
+/* Urgency of a posted task, see hw_driver_defer(). */
 enum hw_urgency {
-    HW_NOW,  /* wakes a thread */
+    HW_NOW,  /* wakes a thread if necessary */
     HW_SOON, /* runs in the next turn */
-    HW_LAZY  /* may wait for an event, see hw_driver_defer() */
+    HW_LAZY  /* may wait for an event */
 };
 
 /* A callback at a given time. */
@@ -32,7 +32,8 @@ struct hw_timer {
     void (*fire)(struct hw_timer *t);
     uint64_t at; /* ns of the driver's clock */
     bool set;
-    /* In the loop's heap: the first child (not due earlier), the next sibling, and the pointer to this timer. */
+    /* In the loop's heap: the first child (not due earlier), the next sibling, and the place of the pointer to this
+     * timer. */
     struct hw_timer *child, *next, **link;
 };
 
@@ -56,7 +57,7 @@ struct hw_loop {
 
     /* for the loop's use */
     _Atomic(struct hw_task *) mailbox; /* newest task first */
-    atomic_uint slow;                  /* urgency of the tasks in the mailbox, see wake_driver() in driver.c */
+    atomic_uint slow;                  /* urgency of the mailbox's most urgent task, see wake_driver() in driver.c */
     struct hw_task *first, **last;     /* tasks taken from the mailbox, oldest first */
     struct hw_task *late, **last_late; /* tasks for the end of the turn */
     struct hw_timer *timers;           /* a pairing heap; the root is due first */
@@ -73,8 +74,7 @@ void hw_loop_claim(struct hw_loop *l);
 void hw_loop_release(struct hw_loop *l);
 /* Returns true if the calling thread runs the loop, so that it may use the objects on the loop directly. */
 bool hw_loop_is_mine(const struct hw_loop *l);
-/* Posts t for the end of the turn, after tasks that are posted during the turn. Called on the thread that runs the
- * loop. */
+/* Posts t to run at the end of a turn, after the turn's other tasks. Called on the thread that runs the loop. */
 void hw_loop_post_late(struct hw_loop *l, struct hw_task *t);
 /* Runs up to budget tasks and due timers, then the tasks for the end of the turn. If hold is not NULL and hold(arg) is
  * true at this point, the tasks for the end of the turn wait for another turn. Returns true if more tasks or timers are
@@ -84,7 +84,7 @@ bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)
 uint64_t hw_loop_due(const struct hw_loop *l);
 
 /* Sets t to fire once at the given time, even if t was set before. Called on the thread that runs the loop, like all
- * functions of timers. The caller must have set t->fire and initialized all other members to zero. */
+ * functions of timers. Before the first call, the caller sets t->fire and initializes all other members to zero. */
 void hw_timer_set(struct hw_loop *l, struct hw_timer *t, uint64_t at);
 /* Stops t if it was set. */
 void hw_timer_stop(struct hw_loop *l, struct hw_timer *t);

@@ -10,7 +10,8 @@
 /* Limit of the time `alone` for check() if no other rail hears the peer: enough to doubt the path, but not to declare
  * it dead. */
 #define DOUBT (120 * HW_MS)
-/* Maximum number of reads, and of writes, of a link in a turn, so that other rails of the loop need not wait longer. */
+/* Maximum number of reads or writes of a link each time that a task runs, so that the loop's other tasks need not wait
+ * longer. */
 #define TURN_STEPS 8
 /* A confirmation does not wait for limits.patience once it covers this many frames of a link. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)
@@ -269,7 +270,7 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
         r->ops->abandoned(r->up, r, in);
 }
 
-/* One thread writes the counters, and any thread may read them. */
+/* Only the thread that runs the loop writes the counters, but any thread may read them. */
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
     atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
@@ -429,7 +430,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* Returns true if checks are enabled and data is in flight in the network, so that the path must be checked. */
+/* Returns true if checks are enabled and data is in flight in either direction, so that the path must be checked. */
 static bool is_busy(const struct hw_rail *r)
 {
     for (unsigned i = 0; i < r->links && r->limits.check; i++)

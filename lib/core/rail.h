@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rail connects to one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together,
- * on one loop. Link 0 (express) carries small parcels, keepalives and the confirmations of all links of the rail; the
- * other links, if there are any, carry the rest. Each set of connections of a rail has a generation number. A rail
- * knows nothing about other rails, except whether they hear the peer. If they do, a rail whose path may be dead is
- * suspect and gets no new data.
+ * on one loop. Link 0 (express) carries small parcels, keepalives and the confirmations of all links of the rail. The
+ * other links carry the rest; a rail with one link carries everything on link 0. Each set of connections of a rail has
+ * a generation number. A rail knows nothing about other rails, except whether they hear the peer. If they do, a rail
+ * whose path may be dead is suspect and gets no new data.
  *
  *   down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -17,7 +17,7 @@
 #include "core/loop.h"
 #include "wire/word.h"
 
-/* A frame that the layer above sends exactly once. Embedded in an object of the layer above. */
+/* A frame that the layer above wants to be delivered exactly once. Embedded in an object of the layer above. */
 struct hw_parcel {
     struct hw_parcel *next;
     bool small;   /* sent first, over the express link */
@@ -49,17 +49,17 @@ struct hw_rail_ops {
                 uint32_t *n);
     int (*arrived)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
-    /* Returns the mark, which the rail sends to the peer with the next confirmation or last word. */
+    /* Returns the mark: a number of the layer above, which the rail sends with each confirmation and last word. */
     uint32_t (*mark)(void *up);
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
     void (*marked)(void *up, uint32_t mark);
-    /* Called when the peer has received the parcel. */
+    /* Called when the peer has received the parcel and the payload's memory on this side is no longer read. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
     /* Returns parcels that the rail will not carry, because it is not up, is suspect or is distrusted. Small parcels
      * come first in the list. */
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
-    /* Called when the rail has changed from up to ended. count[] is final, and hw_error() is the same as at
-     * hw_rail_end(). */
+    /* Called when the rail has changed from up to ended. count[] is final, and hw_error() is the same as at the
+     * call of hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
     /* Returns true if the peer was heard on another rail since the given time (ns). If not and ask is true, the other
      * rails ask the peer for an answer. */
@@ -83,22 +83,23 @@ struct hw_rail_io {
      * connection must call hw_rail_ready() when it may be readable or writable. Returns 0 or a negative errno. */
     int (*attach)(struct hw_conn *c, struct hw_rail *r, unsigned link);
     /* Returns the number of bytes written or read, or one of the following errors. -EAGAIN: nothing can be transferred
-     * now. -EBUSY: a device is not ready and there will be no event, so the rail calls again soon. -ENXIO: the device
-     * of the first piece failed; the next calls count the bytes that were read for this piece and not counted yet, and
-     * the rail discards them. Other errors: the connection ended with this error. */
+     * now. -EBUSY: a device or the kernel is not ready and there will be no event, so the rail calls again soon.
+     * -ENXIO: the device of the first piece failed. After a write, the rail ends. After a read, the next calls count
+     * the bytes that were read for this piece and not counted yet, and the rail discards them. Other errors: the
+     * connection ended with this error. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* Makes read() return these n bytes, which it has already returned once, before all others. Fails with -ENOMEM. */
     int (*unread)(struct hw_conn *c, const uint8_t *data, uint32_t n);
-    /* Copies a piece that the CPU cannot access to host memory, after settle(). Fails with a negative errno. If NULL,
-     * hw_load() is used. */
+    /* Copies the bytes of a piece, which the CPU cannot access, to host memory. Called after settle(). Fails with a
+     * negative errno. If NULL, hw_load() is used. */
     int (*load)(struct hw_conn *c, const struct hw_piece *piece, uint8_t *to);
     /* Ensures that memory that was passed to write() and read() and not counted is no longer accessed, so that the same
      * bytes may be sent from, or received into, other memory. NULL if such memory is never accessed. If it fails with a
      * negative errno, the rail ends. */
     int (*settle)(struct hw_conn *c);
-    /* Closes the connection at once. Discards unread data and data that the network has not accepted. Afterwards the
-     * connection does not access memory that was passed to it. */
+    /* Closes the connection at once. Data that was not read is lost, and data that was written may be lost. Afterwards
+     * the connection does not access memory that was passed to it. */
     void (*close)(struct hw_conn *c);
     /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
      * Returns 0 if the path seems to work, 1 if it may be dead, or the error if it seems dead. alone is the time in ns
@@ -106,7 +107,7 @@ struct hw_rail_io {
      * limited if hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
-    /* Returns how payloads are carried, after attach(). */
+    /* Returns the connection's capabilities. Called after attach(). */
     struct hw_link_apart (*apart)(const struct hw_conn *c);
     /* Like write() and read(), for the stream of payloads. A piece without ptr is discarded. Bytes that are being
      * transferred into or from the first piece need not be counted yet; the same piece is passed again then. */
@@ -130,8 +131,8 @@ struct hw_rail_limits {
     uint64_t check;
     uint64_t patience; /* ns: time after which frames that the peer does not wait for are confirmed */
     uint64_t ping;     /* ns: time of silence after which the peer is asked to answer */
-    /* ns: time of silence after which the rail ends with -ETIMEDOUT; greater than ping. The rail also ends if a link
-     * has frames in flight and none of their bytes is sent or confirmed for this time. */
+    /* ns: time of silence after which the rail ends with -ETIMEDOUT; greater than ping. Unless checks are disabled, the
+     * rail also ends if a link has frames in flight and none of their bytes is sent or confirmed for this time. */
     uint64_t dead;
 };
 
@@ -161,8 +162,8 @@ struct hw_rail {
     const struct hw_rail_io *io;
     void *up;
     struct hw_rail_limits limits;
-    /* Time of the peer's last byte, or of progress on a full connection, which shows that the peer's kernel has
-     * acknowledged data. In ns of the loop's clock; any thread may read it. */
+    /* Time at which the rail started, the peer's last byte arrived, or a full connection made progress, which shows
+     * that the peer's kernel has acknowledged data. In ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
     bool spared;         /* the layer above can start other rails, see ops.doubted; set before the rail starts */
     atomic_bool suspect; /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
@@ -171,7 +172,7 @@ struct hw_rail {
     atomic_bool asked;     /* set by hw_rail_ask() */
     struct hw_timer watch; /* its place separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
-    bool dry;                  /* nothing was left to cut when an idle link last asked */
+    bool dry;                  /* in this run of `flush`, an idle link found nothing to send */
     bool confirm_due; /* the next confirmation is sent even if it covers only frames that the peer does not wait for */
     struct rail_link {
         struct hw_link link;
@@ -181,7 +182,7 @@ struct hw_rail {
         bool full;           /* the connection accepted no more bytes */
         bool ready;          /* the connection may have bytes to read */
         uint64_t progress;   /* bytes written plus frames confirmed, at the last check */
-        uint64_t since;      /* time from which there has been no progress, in ns */
+        uint64_t since;      /* time since which there has been no progress, in ns */
         uint64_t began;      /* time at which the link last changed from idle to having data in flight, in ns */
     } * link;                /* links of this generation, or NULL if the rail is down */
     struct hw_task *reading; /* see hw_rail_is_reading() */
@@ -190,7 +191,7 @@ struct hw_rail {
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
     struct hw_task work;               /* reads data */
-    /* Writes data in one batch, after the tasks that were posted during reading have run. */
+    /* Writes data at the end of a turn, so that frames of the turn's tasks are sent together. */
     struct hw_task flush;
 };
 
@@ -200,7 +201,7 @@ struct hw_rail {
 #define HW_RAIL_PING    0xf1 /* requests an ANSWER */
 #define HW_RAIL_ANSWER  0xf2
 
-/* Initializes a rail that is down. */
+/* Initializes a rail that is down. May be called from any thread. */
 void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_ops *ops, const struct hw_rail_io *io,
                   void *up, const struct hw_rail_limits *limits);
 /* Gives back all parcels and frees the rail. The rail must not be up. Called on the rail's loop, or when none of the
@@ -239,8 +240,8 @@ void hw_rail_ask(struct hw_rail *r);
 bool hw_rail_distrust(struct hw_rail *r, uint64_t since);
 /* Returns true if the rail, which must be up, is neither suspect nor distrusted. May be called from any thread. */
 bool hw_rail_is_sound(const struct hw_rail *r);
-/* Reads available data of this link at once. Returns true if there was data or the connection failed; the rail does the
- * remaining work in its own tasks. */
+/* Reads available data of this link at once. Returns true if there was data, the connection failed, or the rail must
+ * read again soon. The rail does the remaining work in its own tasks. */
 bool hw_rail_look(struct hw_rail *r, unsigned link);
 
 #endif

@@ -341,8 +341,8 @@ static struct session_rail *choose_rail(struct hw_session *s)
     return suspect;
 }
 
-/* Returns the sound rail that heard the peer last: with `all`, of all rails, otherwise of the pair of NICs of `first`.
- * Returns `first` if no such rail has heard the peer later than `first`. */
+/* Returns the sound rail that heard the peer most recently: with `all`, of all rails, otherwise of the rails on the
+ * pair of NICs of `first`. Returns `first` if no such rail has heard the peer later than `first`. */
 static struct session_rail *choose_heard(struct hw_session *s, struct session_rail *first, bool all)
 {
     struct session_rail *best = first;
@@ -356,8 +356,8 @@ static struct session_rail *choose_heard(struct hw_session *s, struct session_ra
 }
 
 /* Sends a parcel on any rail, or keeps it until a rail is up. If the session is dead, the parcel is lost. Parcels of
- * the layer above use the pairs of NICs in turn, and of each pair the rail with the latest traffic. Several connections
- * would share the NIC's rate, so all their parcels would arrive late. */
+ * the layer above use the pairs of NICs in turn. On each pair, they use the rail that heard the peer most recently:
+ * parcels on several connections would share the NIC's rate, so that all would arrive late. */
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
     struct session_rail *sr = s->dead ? NULL : choose_rail(s);
@@ -436,7 +436,7 @@ static void close_start(struct session_rail *sr)
     sr->start.is = false;
 }
 
-/* Takes the next possible step of a rail. */
+/* Takes the steps that are possible for a rail now. */
 static void advance_rail(struct session_rail *sr)
 {
     struct hw_session *s = sr->session;
@@ -498,8 +498,8 @@ static struct hw_word make_empty_word(struct session_rail *sr, uint32_t gen)
 }
 
 /* Sends this side's newest last words about all rails. Called whenever a rail ends, because an earlier copy that was in
- * flight on this rail is not sent again before the peer's last word about the rail arrives, which may be delayed in the
- * same way. Duplicates have no effect. */
+ * flight on the ended rail is not sent again before the peer's last word about the rail arrives, which may be delayed
+ * in the same way. Duplicates have no effect. */
 static void send_words(struct hw_session *s)
 {
     for (unsigned i = 0; i < s->rails; i++) {

@@ -22,7 +22,8 @@
 
 /* Callbacks into the layer above. */
 struct hw_session_ops {
-    /* Called on a rail's loop. They do the same as the members of the same name in struct hw_rail_ops. */
+    /* Unless their comment says otherwise, the members are called on a rail's loop and do the same as the members of
+     * the same name in struct hw_rail_ops. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     struct hw_parcel *(*cut)(void *up, unsigned rail, uint64_t budget);
     /* Called on the home loop for a parcel that waits for a rail, at the end of each round of hw_session_let_go().
@@ -34,7 +35,7 @@ struct hw_session_ops {
     void (*abandoned)(void *up, unsigned rail, const struct hw_link_in *in);
     int (*refused)(void *up, unsigned rail, struct hw_link_in *in);
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
-    uint32_t (*mark)(void *up);
+    uint32_t (*mark)(void *up); /* also called on the home loop */
     void (*done)(void *up, unsigned rail, struct hw_parcel *p);
     /* Called on this rail's loop, or on the loop of a rail of the same pair of NICs, when other rails must take this
      * rail's work. */
@@ -85,7 +86,7 @@ struct session_rail {
     struct hw_word kept;   /* server: last word on the last generation that the client had up */
     struct hw_word peers;  /* the peer's last word on gen, once it has arrived */
     struct hw_word ahead;  /* the peer's last word on the newest generation that this side has not started */
-    uint32_t given_up;     /* newest generation that this side gave up before it started */
+    uint32_t given_up;     /* newest generation that this side gave up without starting the generation */
     struct hw_word client; /* server: last word from the client's request */
     struct {
         bool is;
@@ -94,8 +95,9 @@ struct session_rail {
         unsigned n;
     } start; /* connections that wait until the rail is down */
 
-    /* orders: written by the home loop if none is pending, and read by the rail */
-    atomic_int order; /* if ORDER_NONE, the home loop owns the members below */
+    /* Orders: written by the home loop and read by the rail. After an order to start or settle, the home loop changes
+     * order and the next four members only when the rail has reported. */
+    atomic_int order; /* ORDER_* */
     uint32_t order_gen;
     struct hw_conn *order_conn[HW_RAIL_LINKS];
     unsigned order_n;
@@ -111,8 +113,7 @@ struct session_rail {
     struct hw_task report;
 
     struct hw_task let_go; /* takes part in a round of hw_session_let_go() */
-    bool has_let_go; /* released its memory in this round, except for memory sent by reference that is still being read
-                      */
+    bool has_let_go; /* the rail has released the memory in this round, except for memory that is still being read */
 };
 
 struct hw_session {
@@ -192,8 +193,8 @@ int hw_session_ask(struct hw_session *s, unsigned i, uint32_t gen, const struct 
  * newer generation was requested or the session is dead. */
 int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_word *mine);
 /* Starts generation gen of rail i on the established connections conn[0, n), which the session owns afterwards. On the
- * client, peer is the server's last word. Fails with -ESTALE if the generation is out of date or the session is dead;
- * the caller then keeps the connections. */
+ * client, peer is the server's last word. Fails with -ESTALE if the generation is out of date or was started before, or
+ * if the session is dead; the caller then keeps the connections. */
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
 /* Gives up generation gen of rail i, which this side has requested or answered but will not start. Because the peer may

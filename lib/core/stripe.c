@@ -75,8 +75,8 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
     return hw_stripe_is_soon(s->rate, s->path_in_flight + bytes) || mine <= get_time_of_all(s) * EARLY;
 }
 
-/* Returns true if no other operation has bytes to send or in flight. The sixteenth allows for the frames' heads, which
- * count as bytes in flight. */
+/* Returns true if probably no other operation has bytes to send or in flight. The sixteenth allows for the frames'
+ * heads, which count as bytes in flight. */
 static bool is_alone(const struct hw_stripe *s)
 {
     return s->behind == 0 && s->left + s->all_in_flight <= s->total + s->total / 16;
@@ -84,10 +84,9 @@ static bool is_alone(const struct hw_stripe *s)
 
 /* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
  * in flight than similar pairs will have on average once everything is cut. The differences between the rates of these
- * pairs do not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. Of an
- * operation that is alone, a fast rail takes what it can: leaving bytes would give them to rails whose rates are
- * overestimated.
- */
+ * pairs do not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. A fast
+ * rail takes as much as it can of an operation that is alone, because the bytes that it left would go to rails whose
+ * rates are overestimated. */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how many of the remaining bytes a rail may take now. Rails pull their work, so a slow rail carries less and
- * never delays the others. A slow rail that would delay the end of all work takes nothing. No function uses a clock, a
- * lock, a socket or memory allocation.
+ * Decides how many of the remaining bytes a rail may take now. Rails pull their work, so a slow rail carries less. A
+ * slow rail that would noticeably delay the end of all work takes nothing. No function uses a clock, a lock, a socket
+ * or memory allocation.
  */
 #ifndef HW_STRIPE_H
 #define HW_STRIPE_H
@@ -10,15 +10,15 @@
 #include "base/base.h"
 
 /*
- * The rate of one rail: bytes confirmed between two confirmations while data was in flight all the time. The time
- * before the first confirmation is a round trip, which measures the rate poorly, because a thread may have been asleep.
- * The fastest round trip is used until a better value exists.
+ * The rate of one rail: an average of the bytes confirmed per second between two confirmations, while data was in
+ * flight all the time. The time before the first confirmation is a round trip, which measures the rate poorly, because
+ * a thread may have been asleep. The fastest round trip is used until a better value exists.
  */
 struct hw_rate {
     uint64_t value;   /* bytes per second; 0 if not known yet */
     bool provisional; /* value is from one round trip */
     uint64_t started; /* time from which data has been in flight, in ns */
-    uint64_t since;   /* time of the first confirmation of the interval, or 0 if none has arrived */
+    uint64_t since;   /* time of the confirmation that began the interval, or 0 if none has arrived */
     uint64_t bytes;   /* bytes confirmed since then */
 };
 
@@ -27,7 +27,7 @@ void hw_rate_start(struct hw_rate *r, uint64_t now);
 /* Counts bytes that were confirmed at the time `now`. */
 void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
 
-/* What a rail knows about itself and about the whole session. The latter may be some milliseconds old. */
+/* State of a rail and of the whole session. The values of other rails may be out of date. */
 struct hw_stripe {
     uint64_t rate, in_flight; /* rate of this rail in bytes per second, or 0 if unknown, and its bytes in flight */
     uint64_t path_in_flight;  /* bytes in flight on all rails of its pair of NICs */
@@ -40,7 +40,7 @@ struct hw_stripe {
     uint64_t left;   /* bytes of the operation that no rail has taken yet */
     uint64_t behind; /* bytes of all later operations */
     uint64_t total;  /* bytes of the whole operation */
-    unsigned rails;  /* number of rails with a rate, always counting this rail */
+    unsigned rails;  /* number of rails with a rate, always counting this rail; 1 if the others do not matter */
     uint64_t min_chunk, max_chunk;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/helper.h"
 
-/* Both messages begin with u32 magic, u16 version, u16 type (with the top bit set in replies) and u32 seq. */
+/* Requests and replies begin with u32 magic, u16 version, u16 type (with the top bit set in replies) and u32 seq. */
 #define REPLY_BIT 0x8000u
 
 unsigned hw_helper_fds(uint16_t type)

@@ -22,7 +22,7 @@
 
 enum hw_helper_type {
     HW_H_HELLO = 1, /* must be the first request; asks for permission to send others */
-    HW_H_BIND_RX,   /* nic, count: binds a dma-buf to count receive queues of the NIC; carries one descriptor */
+    HW_H_BIND_RX,   /* nic, count, page: binds a dma-buf to count receive queues of the NIC; carries one descriptor */
     HW_H_BIND_TX,   /* nic: binds a dma-buf for sending; carries one descriptor */
     HW_H_STEER,     /* id of a binding: steers a TCP connection to the binding; carries one descriptor */
     HW_H_RELEASE,   /* id: releases a binding with its rules, or a single rule */

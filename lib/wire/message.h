@@ -38,8 +38,8 @@ enum hw_control_kind {
     HW_CONTROL_MATCHED, /* answers EAGER. a: operation; b: bytes << 32 | error or 0; c: queue; d: landing or
                            HW_MSG_NO_LANDING */
     HW_CONTROL_UNSEND,  /* the message is cancelled and must not be received. a: operation; c: queue */
-    HW_CONTROL_BYE,     /* this side is closing */
-    HW_CONTROL_CLOSE,   /* this side no longer sends or receives on a stream. a: stream */
+    HW_CONTROL_BYE,     /* the sender is closing */
+    HW_CONTROL_CLOSE,   /* the sender no longer sends or receives on a stream. a: stream */
     HW_CONTROL_KINDS
 };
 

@@ -52,9 +52,9 @@ static inline uint64_t hw_get64(const uint8_t *p)
  *   client -> server  PROOF      the proof that the client holds the key
  *   server -> client  WELCOME    accepted, or refused
  *
- * For a new session the key is the job key's hash (all zeros without a job key), for every later connection the
- * session's secret. Both proofs cover HELLO and CHALLENGE (the server's proof does not cover itself), with different
- * labels, which prevents replay and reflection.
+ * For a new session, the key is the hash of the job key, or all zeros without a job key. For every later connection,
+ * the key is the session's secret. Both proofs cover HELLO and CHALLENGE (the server's proof does not cover itself),
+ * with different labels, which prevents replay and reflection.
  */
 #define HW_WIRE_MAGIC     0x52535748u /* "HWSR" */
 #define HW_WIRE_VERSION   2
@@ -81,7 +81,7 @@ enum hw_refusal {
     HW_REFUSE_FULL,         /* the limit max_peers is reached */
     HW_REFUSE_SESSION,      /* the server does not know the session */
     HW_REFUSE_PROOF,        /* the key is wrong */
-    HW_REFUSE_STALE,        /* the requested generation of a rail is out of date, or an older one is still in use */
+    HW_REFUSE_STALE,        /* the connection belongs to an outdated generation of a rail, or is not expected */
     HW_REFUSE_FAILED,       /* the server cannot set up the session; its log has the reason */
     HW_REFUSE_COUNT
 };
@@ -134,7 +134,7 @@ bool hw_boot_same(const uint8_t a[HW_PROOF_SIZE], const uint8_t b[HW_PROOF_SIZE]
 void hw_boot_key(uint8_t out[HW_SECRET], const void *job_key, size_t len);
 /* Fills out with unpredictable bytes. */
 void hw_random(void *out, size_t len);
-/* Initialises libsodium once. Fails with -EIO. */
+/* Initializes libsodium if necessary. Fails with -EIO. */
 int hw_crypto_init(void);
 const char *hw_refusal_text(unsigned refusal);
 
@@ -184,7 +184,7 @@ int hw_setup_versions_decode(const uint8_t *body, size_t len, uint16_t *least, u
 /* Reads the entry at *at and moves *at past the entry. Fails with -EPROTO. */
 int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw_setup_entry *e);
 
-/* ---- greeting of transport netplugin: sent by both sides on a channel's connection after ASK ---- */
+/* ---- greeting of transport netplugin: sent by both sides on a link's connection after ASK ---- */
 
 #define HW_PLUGIN_MAGIC      0x504e5748u /* "HWNP" */
 #define HW_PLUGIN_VERSION    2

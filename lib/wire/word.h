@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A last word: the number of frames that arrived on each link of a rail's connection until the connection ended.
+ * A last word reports how many frames arrived on each link of a rail in a generation that has ended.
  *
  *   u32 generation   u32 mark   u32 n   n times u64 frames
  *
@@ -25,10 +25,10 @@ struct hw_word {
 
 /* Encodes w, whose n is at most HW_RAIL_LINKS. Returns the size. */
 uint32_t hw_word_encode(uint8_t out[HW_WORD_MAX], const struct hw_word *w);
-/* Fails with -EPROTO if there are too many links, or if they do not fit into len bytes. */
+/* Fails with -EPROTO if there are more than HW_RAIL_LINKS links, or if the counts do not fit into len bytes. */
 int hw_word_decode(const uint8_t *in, uint32_t len, struct hw_word *w);
 
-/* Encodes an ASK. links is the number of links of the new connection. */
+/* Encodes an ASK. links is the number of links of the new generation. */
 void hw_ask_encode(uint8_t out[HW_ASK_SIZE], uint32_t links, const struct hw_word *w);
 /* Fails with -EPROTO if links is 0 or above HW_RAIL_LINKS, or if the last word is invalid. */
 int hw_ask_decode(const uint8_t in[HW_ASK_SIZE], uint32_t *links, struct hw_word *w);
