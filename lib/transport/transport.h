@@ -74,7 +74,7 @@ struct hw_conn_counts {
     uint64_t rx_device, rx_copied, tx_device;
 };
 
-/* Adds to the rail's counts what the connection has counted since the last call. Called on the rail's loop. */
+/* Adds the bytes that a connection has counted since the last call to its rail's counts. Called on the rail's loop. */
 static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *told, struct hw_conn_counts now)
 {
     atomic_fetch_add_explicit(&to->rx_device, now.rx_device - told->rx_device, memory_order_relaxed);
@@ -120,7 +120,7 @@ struct hw_transport {
     /* The following members are NULL if a connection is ready at once. */
 
     /* Continues the negotiation. Returns 0 once a rail may use the connection, or the error that ended the connection.
-     * Returns -EAGAIN if it must be called again when meeting_fd() is readable (edge-triggered), and every 100 ms. */
+     * Returns -EAGAIN if the caller must call meet() again when meeting_fd() becomes readable, and every 100 ms. */
     int (*meet)(struct hw_conn *c);
     int (*meeting_fd)(const struct hw_conn *c);
     /* Receives a second authenticated connection that the peer's transport made for this connection (HW_BOOT_SIDE), and

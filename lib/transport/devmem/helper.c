@@ -16,7 +16,7 @@ struct dm_helper {
 /* Ends the connection, after which hawserd revokes its grants. */
 static int fail_helper_conn(struct dm_helper *h, int rc)
 {
-    /* not closed, because a caller may poll dm_helper_fd(), and its number must not be reused for another file */
+    /* not closed, because a caller may poll the descriptor, whose number must not be reused for another file */
     if (h->fd >= 0)
         shutdown(h->fd, SHUT_RDWR);
     h->timeout_ms = -1;

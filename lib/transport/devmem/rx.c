@@ -10,7 +10,7 @@
 
 #define SCRATCH    (256u << 10) /* bytes of one recvmsg(), all of which may be ordinary data */
 #define HELD       8192u        /* maximum number of pages that are held at a time */
-#define GIVE_BACK  64u          /* pages that are returned together while more data arrives */
+#define GIVE_BACK  64u          /* minimum number of pages that are returned together while more data arrives */
 #define DEPTH      64u          /* maximum number of gathers in flight */
 #define DISCARD_MS 500          /* time limit in ms for gathers in flight when a receive is discarded */
 
@@ -33,7 +33,7 @@ struct dm_rx {
     uint32_t len, have;
 
     struct hw_gather *gather;       /* gathers within the pool's space */
-    uint64_t started, over;         /* batches */
+    uint64_t started, over;         /* numbers of the last gather that was started, and of the last that is complete */
     struct hw_frag wait[DM_PIECES]; /* fragments whose gather could not start yet */
     unsigned nwait, started_of;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Staging: data in memory that sockets cannot access (a GPU's) passes through rings of pinned host memory, one for each
- * direction of a connection, which are allocated at the first use. While the device copies one part of a ring, the
- * socket sends or receives another part. In each direction, the data crosses host memory once more than data in memory
- * that sockets can access.
+ * Staging: data in memory that sockets cannot access (a GPU's) passes through rings of host memory, one for each
+ * direction of a connection, which are allocated at the first use and pinned if possible. While the device copies one
+ * part of a pinned ring, the socket sends or receives another part. In each direction, the data crosses host memory
+ * once more than data in memory that sockets can access.
  *
  * Only hw_staging_free(), hw_staging_settle(), hw_staging_load() and, if it drops bytes, hw_staging_ahead() wait for
  * copies in flight, at most HW_COPIES_WAIT_MS for each queue or part (copies.h). A device that does not respond within
