@@ -57,7 +57,7 @@ struct hw_tp_counts {
     _Atomic uint64_t tx_device; /* read from device memory by the NIC */
     /* Only the rail's loop writes the following counters. */
     _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory;
-                                              tx_staged includes frame heads */
+                                              tx_staged includes all other bytes of the same sends */
     _Atomic uint64_t tx_referenced;        /* sent without a copy */
     _Atomic uint64_t retransmits;          /* TCP segments that the kernel retransmitted */
     _Atomic uint64_t rtt_us; /* round-trip time of the last sampled connection, or 0 if none was sampled */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SCRATCH    (256u << 10) /* bytes of one recvmsg(), all of which may be ordinary data */
+#define SCRATCH    (256u << 10) /* maximum bytes of one recvmsg(), all of which may be ordinary data */
 #define HELD       8192u        /* maximum number of pages that are held at a time */
 #define GIVE_BACK  64u          /* minimum number of pages that are returned together while more data arrives */
 #define DEPTH      64u          /* maximum number of gathers in flight */
