@@ -37,7 +37,7 @@
 /* ms from the first refused attempt until a failed attempt is the last; short, because the process listened before it
  * sent its handle */
 #define HN_REFUSED_MS 3000
-#define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive data that NCCL was told is sent */
+#define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive the data of copied sends */
 #define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */
 /* us; shortest interval between two checks for new connections, because NCCL calls accept very often */
 #define HN_SERVE_US 50

@@ -79,8 +79,8 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* Adds the address that the user dialled to the entries. It replaces the server's address for the same NIC, if the
- * server's SETUP has one. */
+/* Adds the address that the user dialled to the entries. If the server's SETUP has an address of the same NIC, the
+ * dialled address replaces that address. */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;

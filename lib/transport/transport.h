@@ -99,8 +99,8 @@ struct hw_transport {
     struct hw_caps caps;
     const struct hw_rail_io *io;
 
-    /* Sets env->state, and changes env->caps and env->ident if they depend on the machine. arg is the text after the
-     * transport's name in knob transport. Returns 0, or the reason why the context cannot be opened. NULL if there is
+    /* Sets env->state, and may change env->caps and env->ident. arg is the text after the transport's name in knob
+     * transport. Returns 0, or the reason why the context cannot be opened. NULL if there is
      * nothing to do. */
     int (*open)(const char *arg, struct hw_tp_env *env);
     /* Frees env->state after all connections are closed. NULL if open is NULL. */

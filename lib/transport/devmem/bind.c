@@ -24,7 +24,7 @@ int dm_ctx_helper(struct dm_ctx *x)
     return dm_helper_open(*path ? path : NULL, CALL_MS, &x->helper);
 }
 
-/* Handles the loss of hawserd, with which all bindings and rules are gone. */
+/* Handles the loss of hawserd, which ends all bindings and rules. */
 static void helper_lost(struct dm_ctx *x, const char *why)
 {
     dm_helper_close(x->helper);

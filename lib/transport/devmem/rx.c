@@ -90,7 +90,7 @@ static int fail_rx_device(const char *doing)
     return hw_fail(-ENXIO, "%s: %s", doing, text);
 }
 
-/* Returns to the kernel the oldest pages that no gather reads any longer, if there are at least at_least of them. */
+/* Gives the oldest pages that no gather reads back to the kernel, if there are at least at_least such pages. */
 static int return_rx_pages(struct dm_rx *rx, unsigned at_least)
 {
     uint32_t tokens[GIVE_BACK * 4];

@@ -51,7 +51,7 @@ bool hw_staging_in_owes(const struct hw_staging *s);
 /* Counts bytes that are in place, up to `most`, and returns their number. If there are none, returns 0 if no copy is in
  * flight, or -EBUSY or -ENXIO. */
 int64_t hw_staging_in_placed(struct hw_staging *s, uint64_t most);
-/* Drops the bytes that have arrived, because the device has failed. They must still be counted. */
+/* Drops the bytes that have arrived, because the device has failed. hw_staging_in_placed() still counts these bytes. */
 void hw_staging_in_drop(struct hw_staging *s);
 
 /* ---- both directions */
@@ -61,7 +61,8 @@ void hw_staging_in_drop(struct hw_staging *s);
 int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to);
 
 /* Drops the bytes in the ring for sending; if they are offered again, they are copied again. On success the device no
- * longer accesses the caller's memory, and received bytes must still be counted. Fails with -EBUSY or -ENXIO. */
+ * longer accesses the caller's memory. hw_staging_in_placed() still counts received bytes. Fails with -EBUSY or
+ * -ENXIO. */
 int hw_staging_settle(struct hw_staging *s);
 
 #endif

@@ -149,8 +149,8 @@ static bool is_referred(const struct hw_conn *c, const struct hw_piece *piece)
     return !c->refer.off && piece->owner && piece->len >= HW_REFER_MIN && piece->space->direct;
 }
 
-/* Lists the first pieces, as far as the CPU can access them and they are sent by reference (if refer is true) or by
- * copy (if it is false). */
+/* Lists the first pieces, up to a piece that the CPU cannot access or that is sent in the other way. The listed pieces
+ * are sent by reference if refer is true, and otherwise by copy. */
 static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_piece *piece, uint32_t n,
                           struct iovec *iov)
 {
