@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measurements and connected sockets for the benchmarks in this folder.
- *  */
+/* Measurements and connected sockets for the benchmarks in this folder. */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
@@ -11,7 +10,7 @@
 
 struct measure {
     uint64_t began, ops, bytes;
-    double cpu;          /* seconds of both processes at the beginning */
+    double cpu;          /* CPU seconds of both processes at the beginning */
     clockid_t far;       /* clock of the other process's CPU time */
     struct hw_hist took; /* times of single operations, ns */
 };

@@ -4,11 +4,12 @@
  *
  *     socket_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * write:    frames of a head and a payload; one frame of the receiver confirms all frames of one read
- * pingpong: a frame in each direction stream:   a number of connections, with a thread for each end, and no
- * confirmations
+ * The kinds of cases:
+ *  - write, rate: frames of a head and a payload. The receiver confirms all frames of one read with one frame.
+ *  - pingpong: a frame in each direction.
+ *  - stream: a number of connections, with a thread for each end, and no confirmations.
  *
- * BENCH_CONGESTION is the congestion control. With BENCH_SPIN=1, waiting threads poll.
+ * BENCH_CONGESTION is the congestion control. With BENCH_SPIN=1, threads poll while they wait for data.
  */
 #include "measure.h"
 

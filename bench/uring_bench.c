@@ -5,11 +5,12 @@
  *
  *     uring_bench WAY SECONDS
  *
- * send, recv              send(2) or recv(2) of up to 256 KiB, from or to the bytes' final place, as in the engine
- * recv-lowat              recv-epoll, woken only for 256 KiB (SO_RCVLOWAT) send-uring, recv-uring  one send or receive
- * at a time through io_uring send-zc                 io_uring's zero-copy send of registered buffers, 8 in flight
- * recv-multishot          one request for all receives, into 64 provided buffers of 64 KiB, with a copy to the final
- * place recv-epoll              recv(2), and epoll_wait(2) when there is no data
+ *  - send, recv: send(2) or recv(2) of up to 256 KiB, from or to the bytes' final place, as in the engine
+ *  - recv-epoll: recv(2), and epoll_wait(2) when there is no data
+ *  - recv-lowat: recv-epoll, woken only for 256 KiB (SO_RCVLOWAT)
+ *  - send-uring, recv-uring: one send or receive at a time through io_uring
+ *  - send-zc: io_uring's zero-copy send of registered buffers, 8 in flight
+ *  - recv-multishot: one request for all receives, into 64 provided buffers of 64 KiB, with a copy to the final place
  *
  * Prints a line of JSON: GB/s, and CPU seconds per GB of the end under test and of the other end.
  */

@@ -132,8 +132,8 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return hawser_test(c->hello);
 }
 
-/* Unless the communicator has failed, waits up to HN_LINGER_MS for the peer to receive the data that NCCL was told is
- * sent, because NCCL may close the communicator at once. */
+/* Unless the communicator has failed, waits up to HN_LINGER_MS for the peer to receive the data of copied sends, which
+ * NCCL counts as done. NCCL may close the communicator at once. */
 static void linger(const struct hn_comm *c)
 {
     uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;
@@ -372,8 +372,8 @@ static void free_request(struct hn_req *r)
     r->copied = r->told = false;
 }
 
-/* Sets *r to a free request, or to NULL if all requests are in use. Fails if a send that NCCL was told is done has
- * failed. */
+/* Sets *r to a free request, or to NULL if all requests are in use. Fails if a copied send, which NCCL counts as done,
+ * has failed. */
 static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
 {
     *r = NULL;

@@ -20,7 +20,7 @@
 #define MANY_CPUS 16 /* minimum number of CPUs per process for THREADS threads; with fewer, a thread for two CPUs */
 #define THREADS   12 /* maximum number of threads: one for each outgoing and each incoming link of one peer */
 #define POLL_CPUS 8  /* minimum number of CPUs per process for which threads poll after they have had work */
-/* Mb/s of NICs for each thread, in each direction: a thread copies about twice as much (docs/results.md). */
+/* Mb/s of the NICs' total speed for each thread. A thread can copy about twice as much (docs/results.md). */
 #define THREAD_MBPS 12500
 
 void hn_cpus_begin(void)

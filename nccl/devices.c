@@ -14,7 +14,7 @@
 #define DISPLAY      0x03 /* the base class of GPUs (PCI Code and ID Assignment Specification) */
 #define GPUS_MAX     64
 #define VIRTUAL_MBPS 24000 /* Mbit/s of a device if one of its NICs reports no speed */
-/* minimum Mbit/s of a device: NCCL finds no path at much lower speeds, because its search ends at 0.12 GB/s */
+/* minimum Mbit/s of a device: NCCL finds no path below 960 Mbit/s, because its search ends at 0.12 GB/s */
 #define LEAST_MBPS 1000
 
 void hn_find_places(int root, struct hn_nic *nic, unsigned n)

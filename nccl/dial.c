@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so separate threads do
- * it. They take links from a queue and exit when the queue is empty. After a failed attempt, a link moves to the
- * end of the queue, so that a process that does not answer does not delay the others. */
+/* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so separate threads connect
+ * the links. These threads take links from a queue and exit when the queue is empty. After a failed attempt that is not
+ * the last, a link moves to the end of the queue, so that a process that does not answer does not delay the others. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -84,8 +84,8 @@ static void queue_link(struct hn_link *l)
     pthread_mutex_unlock(&hn_g.dial.mu);
 }
 
-/* NCCL's threads poll the link's state under g.mu. HN_UP is therefore set without locking g.mu, for which this thread
- * might have to wait long. */
+/* Sets HN_UP without locking g.mu: NCCL's threads hold g.mu while they poll the link's state, so this thread might wait
+ * long for g.mu. */
 static void try_link(struct hn_link *l)
 {
     if (!l->give_up)
@@ -157,7 +157,7 @@ static void join_ended_diallers(void)
         struct hn_dialler *d = &hn_g.dial.thread[i];
         if (!d->started || !d->ended)
             continue;
-        (void)pthread_join(d->id, NULL); /* does not block: the thread set `ended` just before it ended */
+        (void)pthread_join(d->id, NULL); /* waits only briefly: the thread sets `ended` last */
         d->started = d->ended = false;
     }
 }

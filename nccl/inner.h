@@ -5,11 +5,11 @@
  * A *link* is a libhawser peer between two processes; the documents call a link a session (docs/glossary.md). Each
  * communicator is a stream on one link, and a link carries any number of streams. A process that has few peers connects
  * up to `lanes` links to each of them and sends on these links. A process that has many peers connects fewer links, and
- * may send on a link that the peer has connected (hn_link_get()). A link uses the NICs of its group, or all NICs
- * (devices.h), and libhawser handles slow and failed NICs.
+ * may send on a link that the peer has connected (hn_link_get()). A link prefers the NICs of its group, or uses all
+ * NICs (devices.h), and libhawser handles slow and failed NICs.
  *
- * hn_g.mu, called g.mu below, guards what changes after hn_init(), except the requests of a communicator (hn_comm.mu),
- * the queue of links to be connected (hn_g.dial.mu), and a link while a thread connects it.
+ * hn_g.mu, called g.mu below, guards the state that changes after hn_init(), except the requests of a communicator
+ * (hn_comm.mu), the queue of links to be connected (hn_g.dial.mu), and a link while a thread connects it.
  */
 #ifndef HN_INNER_H
 #define HN_INNER_H
@@ -29,7 +29,7 @@
 #define HN_LINKS     48
 #define HN_DIALLERS  8 /* maximum number of threads that connect links */
 #define HN_LANES_MAX 64
-/* Mbit/s that each device reports in tables up to v11; constant, because ranks of NCCL up to 2.29 must agree on it */
+/* Mbit/s that each device reports in tables up to v11; constant, because ranks must agree on it before NCCL 2.29.2 */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* requests of a communicator: twice as many as NCCL posts */
 /* ms from the first attempt to connect a link until a failed attempt is the last */
@@ -37,7 +37,7 @@
 /* ms from the first refused attempt until a failed attempt is the last; short, because the process listened before it
  * sent its handle */
 #define HN_REFUSED_MS 3000
-#define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive data that NCCL was told is sent */
+#define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive the data of copied sends */
 #define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */
 /* us; shortest interval between two checks for new connections, because NCCL calls accept very often */
 #define HN_SERVE_US 50
@@ -68,7 +68,7 @@ struct hn_handle {
 
 /* The first message on a stream, sent as a notification. The hello states to which listener the stream belongs. */
 struct hn_hello {
-    uint32_t listen, stream;  /* stream: odd if the side that connected the link opens it, else even */
+    uint32_t listen, stream;  /* stream: odd if the side that connected the link opens the stream */
     uint64_t secret, process; /* secret: the listener's; process: the sender's */
 };
 
@@ -94,7 +94,7 @@ struct hn_link {
     struct hw_list all;         /* entry in g.links */
     struct hw_list of;          /* entry in process->links */
     struct hw_list wait;        /* entry in g.dial.waiting */
-    struct hn_process *process; /* NULL on an incoming link before its first hello */
+    struct hn_process *process; /* NULL on an incoming link before its first valid hello */
     bool out;                   /* connected by this side */
     unsigned group;             /* group of NICs that an outgoing link prefers */
     unsigned number;            /* sequence number among the links of this process */
@@ -106,14 +106,14 @@ struct hn_link {
     char err[256];
     /* Used while the link is being connected (dial.c). */
     struct hn_handle to;
-    unsigned turn; /* counts the addresses tried */
+    unsigned turn; /* next entry of to.addr, modulo HN_ADDRS */
     /* times in ns; give_up is 0 before the first attempt, refused is 0 before the first refusal */
     uint64_t give_up, refused, not_before;
 };
 
 /* Sets *out to a link for a new communicator to the process in the handle, preferably over the NICs of a group, and
- * counts the communicator in the link's refs. If a new link is needed, starts to connect it. Fails with -ENOMEM, or
- * with -EAGAIN if no thread could be started. Call under g.mu. */
+ * counts the communicator in the link's refs. If a new link is needed, starts to connect it. Fails with -ENOMEM, or as
+ * hn_dial() does. Call under g.mu. */
 int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out);
 void hn_link_put(struct hn_link *l);
 uint32_t hn_link_stream(struct hn_link *l); /* returns a stream number that is not in use */
@@ -133,8 +133,8 @@ void hn_attend_no_more(void);
 /* ---- connecting links (dial.c) ------------------------------------------------------------------------------ */
 
 void hn_dial_begin(void);
-/* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no thread
- * could be started. Call under g.mu. */
+/* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no
+ * dialling thread runs and none could be started. Call under g.mu. */
 int hn_dial(struct hn_link *l);
 /* Removes a link from the queue and marks it HN_DEAD. Returns false if the link is not queued. Call under g.mu. */
 bool hn_dial_cancel(struct hn_link *l);
@@ -235,7 +235,7 @@ struct hn_global {
     struct hn_device device[HN_NICS_MAX];
     uint8_t group[HN_NICS_MAX]; /* group of each NIC */
     unsigned groups;            /* number of groups that have a GPU */
-    bool near;                  /* a device sends over the NICs of its group, else over all NICs; set by hn_open() */
+    bool near;                  /* devices prefer the NICs of their groups; else they use all NICs; set by hn_open() */
     struct hw_list links, listens, attempts, processes;
     uint32_t next_listen, next_attempt;
     /* links_max: limit for the outgoing links to all peers together, but each peer gets at least one */

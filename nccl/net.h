@@ -20,7 +20,7 @@ struct hn_props {
     char *pci_path; /* static storage; NULL if the NIC has no PCI path */
     uint64_t guid;
     int ptr_support; /* combination of NCCL_PTR_* */
-    int speed;       /* Mbit/s; a constant, because ranks of NCCL up to 2.29 do not agree on settings derived from it */
+    int speed;       /* Mbit/s; constant, because ranks of NCCL before 2.29.2 derive settings from it and must agree */
     int real_speed;  /* Mbit/s; hn_device.mbps */
     int rail;        /* NCCL_NET_ID_UNDEF if unknown */
     int port;

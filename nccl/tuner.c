@@ -20,7 +20,7 @@
 
 #define STEP_MAX ((size_t)128 * 1024)
 #define CHANNELS 4
-/* operations of at least this size use one channel for each link of a process (inner.h) */
+/* operations of at least this size use as many channels as a process has links to a peer (HN_LANES in inner.h) */
 #define LARGE          ((size_t)8 << 20)
 #define CHANNELS_LARGE 6
 #define BUFFSIZE       ((size_t)4 << 20) /* NCCL's default NCCL_BUFFSIZE */

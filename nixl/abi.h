@@ -5,7 +5,7 @@
  * virtual tables, and test nixl_versions loads the backend into each version.
  *
  * NIXL_PLUGIN_API_VERSION did not change when virtual functions were removed before 1.0.0. version.cc therefore refuses
- * versions of NIXL that were not tested.
+ * versions of NIXL that were not tested, unless HAWSER_NIXL_ANY_VERSION is 1.
  */
 #ifndef HX_ABI_H
 #define HX_ABI_H

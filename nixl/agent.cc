@@ -19,7 +19,7 @@ constexpr int attend_ms = 200; /* time between two checks for peers that have co
 /* time between two checks while notifications are incomplete or unsent, and longest wait while connections are made */
 constexpr int busy_ms = 10;
 constexpr int linger_ms = 1000; /* longest wait, before the context closes, for peers to confirm notifications */
-/* once this many bytes of notifications wait for getNotifs(), no more are read */
+/* once this many bytes of notifications wait for getNotifs(), the thread reads no more */
 constexpr size_t ready_max = 64 << 20;
 constexpr size_t note_cost = 128;  /* bytes added per notification when ready_max is checked */
 constexpr size_t partial_max = 64; /* limit for the incomplete notifications of one peer */
@@ -30,8 +30,8 @@ uint64_t now_ms()
     return static_cast<uint64_t>(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
-/* While an object of this class exists, new threads start with all signals blocked, because signals belong to the
- * application. */
+/* While an object of this class exists, threads that the calling thread creates start with all signals blocked, because
+ * signals belong to the application. */
 class SignalsBlocked
 {
   public:
@@ -368,7 +368,7 @@ void Agent::take_in()
         incoming_.push_back(Incoming{p, {}, 0});
 }
 
-/* Drops the oldest incomplete notification: its sender has canceled it or sends too many at once. */
+/* Drops the oldest incomplete notification: the sender has canceled it, or sends too many notifications or bytes. */
 void Agent::forget_oldest(Incoming &in)
 {
     in.partial_bytes -= in.partial.begin()->second.size();
@@ -413,7 +413,7 @@ bool Agent::drain(Incoming &in)
     return alive;
 }
 
-/* Reads the notifications of all peers, and closes the peers that are dead. */
+/* Reads the notifications of all peers. Closes the peers that are dead or violate the protocol. */
 void Agent::drain_all()
 {
     auto gone = [this](Incoming &in) {
@@ -426,8 +426,8 @@ void Agent::drain_all()
 }
 
 /* Reads notifications before take_notes() is called, so that a long notification makes progress without calls of the
- * application. Reads nothing while at least ready_max bytes are ready, and libhawser then makes the senders wait.
- * Returns whether a notification is incomplete. */
+ * application. Reads nothing and returns false while at least ready_max bytes are ready; libhawser then makes the
+ * senders wait. Otherwise returns whether a notification is incomplete. */
 bool Agent::take_ahead()
 {
     std::unique_lock lock(in_mu_);

@@ -18,7 +18,7 @@ static uint64_t now_ns()
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-/* If memory runs out, the operations are cancelled but never freed. */
+/* If memory runs out, the operations are canceled, but some are never freed. */
 Request::~Request()
 {
     try {

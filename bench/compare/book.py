@@ -56,7 +56,7 @@ def run_rounds(run, steps, first, count, reserve):
         k = rnd % len(steps)
         for name, step in steps[k:] + steps[:k]:
             if failed.get(name, 0) >= 2 or run.left() < 0:
-                continue  # reported at its second failure; or the time is over
+                continue  # the second failure was reported, or no time is left
             if sys.stderr.isatty():
                 print(f"\r\033[K# round {rnd + 1 - first} of {count}: {name}", end="", file=sys.stderr, flush=True)
             try:

@@ -100,7 +100,7 @@ def wait_listening(child, port, seconds=10):
         for table in ("tcp", "tcp6"):
             try:
                 with open(f"/proc/{child.pid}/net/{table}", encoding="ascii") as f:
-                    here = os.readlink(f"/proc/{child.pid}/ns/net") == own  # it has not joined its node yet
+                    here = os.readlink(f"/proc/{child.pid}/ns/net") == own  # the child has not joined its node yet
                     if not here and want.search(f.read()):
                         return
             except OSError:

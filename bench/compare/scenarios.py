@@ -17,7 +17,7 @@ DOWN_RATES, DOWN_NIC = [400] * 4, "eth1"
 DOWN_AFTER_S, DOWN_FOR_S = 1.5, 4.5
 MANY = 64
 TYPED = ("nixlRemoteDisconnectError", "PeerDiedError")  # NIXL's and hawser's exceptions for a peer that has died
-HELD = (("memory", "MB", 1e6), ("descriptors", "", 1), ("threads", "", 1))  # of measure_process(): unit, scale
+HELD = (("memory", "MB", 1e6), ("descriptors", "", 1), ("threads", "", 1))  # of measure_process(): name, unit, divisor
 SMALL = {"pieces": 1, "size": 4 << 20, "slots": 2}
 
 
@@ -148,7 +148,7 @@ def measure_down(bench):
                 step(contender, rnd)
             finally:
                 nodes.set_link("a", DOWN_NIC, True)
-                time.sleep(0.5)  # the NIC is in use again
+                time.sleep(0.5)  # until the NIC is in use again
         return with_links
     return [(f"{c.name} {name}", make_step(c, step)) for c in bench.politely()
             for name, step in (("NIC goes", step_while), ("NIC is away", step_before))]

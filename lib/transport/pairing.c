@@ -79,8 +79,8 @@ void hw_pairing_free(struct hw_pairing *g)
     free(g);
 }
 
-/* Adds the address that the user dialled to the entries. It replaces the server's address for the same NIC, if the
- * server's SETUP has one. */
+/* Adds the address that the user dialled to the entries. If the server's SETUP has an address of the same NIC, the
+ * dialled address replaces that address. */
 static void place_dialled(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -373,8 +373,8 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
     }
 }
 
-/* Adds the path of the first connection, which works, unless the user's options exclude it. Used if no candidate works
- * (the same machine, or an address translator that knows only one route). */
+/* Adds the path of the first connection, which works, unless the user's options exclude the path. Used if no candidate
+ * works, for example because both sides are on one machine, or because an address translator is between them. */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -489,7 +489,7 @@ static void say_why(const struct hw_pairing *g, bool ours, unsigned i, struct ha
     }
 }
 
-/* Returns true if this address, or another address of the same NIC or hardware, is in a pair. */
+/* Returns true if a pair uses the NIC of this address or, for a local address, another NIC with the same hardware. */
 static bool is_used(const struct hw_pairing *g, bool ours, unsigned i)
 {
     for (uint32_t k = 0; k < g->n_pairs; k++) {

@@ -57,7 +57,7 @@ struct hw_tp_counts {
     _Atomic uint64_t tx_device; /* read from device memory by the NIC */
     /* Only the rail's loop writes the following counters. */
     _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory;
-                                              tx_staged includes frame heads */
+                                              tx_staged includes all other bytes of the same sends */
     _Atomic uint64_t tx_referenced;        /* sent without a copy */
     _Atomic uint64_t retransmits;          /* TCP segments that the kernel retransmitted */
     _Atomic uint64_t rtt_us; /* round-trip time of the last sampled connection, or 0 if none was sampled */
@@ -74,7 +74,7 @@ struct hw_conn_counts {
     uint64_t rx_device, rx_copied, tx_device;
 };
 
-/* Adds to the rail's counts what the connection has counted since the last call. Called on the rail's loop. */
+/* Adds the bytes that a connection has counted since the last call to its rail's counts. Called on the rail's loop. */
 static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *told, struct hw_conn_counts now)
 {
     atomic_fetch_add_explicit(&to->rx_device, now.rx_device - told->rx_device, memory_order_relaxed);
@@ -99,8 +99,8 @@ struct hw_transport {
     struct hw_caps caps;
     const struct hw_rail_io *io;
 
-    /* Sets env->state, and changes env->caps and env->ident if they depend on the machine. arg is the text after the
-     * transport's name in knob transport. Returns 0, or the reason why the context cannot be opened. NULL if there is
+    /* Sets env->state, and may change env->caps and env->ident. arg is the text after the transport's name in knob
+     * transport. Returns 0, or the reason why the context cannot be opened. NULL if there is
      * nothing to do. */
     int (*open)(const char *arg, struct hw_tp_env *env);
     /* Frees env->state after all connections are closed. NULL if open is NULL. */
@@ -120,7 +120,7 @@ struct hw_transport {
     /* The following members are NULL if a connection is ready at once. */
 
     /* Continues the negotiation. Returns 0 once a rail may use the connection, or the error that ended the connection.
-     * Returns -EAGAIN if it must be called again when meeting_fd() is readable (edge-triggered), and every 100 ms. */
+     * Returns -EAGAIN if the caller must call meet() again when meeting_fd() becomes readable, and every 100 ms. */
     int (*meet)(struct hw_conn *c);
     int (*meeting_fd)(const struct hw_conn *c);
     /* Receives a second authenticated connection that the peer's transport made for this connection (HW_BOOT_SIDE), and

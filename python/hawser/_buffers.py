@@ -113,8 +113,8 @@ def find_dlpack(obj: Any) -> Span:
 
 
 def find_span(obj: Any) -> Span:
-    """Returns the location of obj's bytes. Raises ArgumentError if the bytes are not contiguous or obj supports none of
-    the protocols, and UnsupportedError for memory that is neither host nor CUDA memory."""
+    """Returns the location of obj's bytes. Raises ArgumentError if the bytes are not contiguous, obj has a mask, or obj
+    supports none of the protocols, and UnsupportedError for memory that is neither host nor CUDA memory."""
     if has_cuda_array(obj):
         return find_cuda_array(obj)
     try:

@@ -209,10 +209,11 @@ class Context:
                 peer_gpu: int | None = None, prefer: str = "") -> Peer:
         """Connects to a listening context. host: a name or a numeric address. timeout: seconds for the whole call.
 
-        nics, peer_nics: lists such as "eth1,eth2"; if empty, the knobs decide. prefer: the local NICs that carry data
-        as long as one of them works; if empty, all NICs carry data. channels: data connections per pair of NICs; 0
-        means the knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu: the CUDA
-        devices, here and at the peer, whose memory the connections carry. Raises RefusedError, DeadlineError,
+        nics: the local NICs, such as "eth1,eth2"; if empty, knob nics decides. peer_nics: the peer's NICs; if empty,
+        all. The k-th of the local NICs, if they are specified, is paired with the k-th of peer_nics. prefer: the local
+        NICs that carry data as long as one of them works; if empty, all NICs carry data. channels: data connections per
+        pair of NICs; 0 means the knob's value. key: the peer's job key if it differs from the context's. gpu, peer_gpu:
+        the CUDA devices, here and at the peer, whose memory the connections carry. Raises RefusedError, DeadlineError,
         UnreachableError, AccessError (for a wrong key), NoKeyError, NoDeviceError, TooManyError, ProtocolError,
         IncompatibleError or another HawserError. Ctrl-C ends the wait; a connection that is established later is then
         closed."""

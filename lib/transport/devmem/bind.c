@@ -24,7 +24,7 @@ int dm_ctx_helper(struct dm_ctx *x)
     return dm_helper_open(*path ? path : NULL, CALL_MS, &x->helper);
 }
 
-/* Handles the loss of hawserd, with which all bindings and rules are gone. */
+/* Handles the loss of hawserd, which ends all bindings and rules. */
 static void helper_lost(struct dm_ctx *x, const char *why)
 {
     dm_helper_close(x->helper);
@@ -53,8 +53,7 @@ int dm_ctx_asked(struct dm_ctx *x, int rc)
     return rc;
 }
 
-/* Returns the number of folders in the device tree (bridges, switches, roots) that the paths of two devices have in
- * common. */
+/* Returns the number of leading folders that the sysfs paths of two devices have in common. */
 static unsigned in_common(const char *a, const char *b)
 {
     char x[PATH_MAX], y[PATH_MAX];

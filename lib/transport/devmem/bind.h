@@ -62,8 +62,8 @@ struct dm_source {
     uint32_t dmabuf_id;
 };
 
-/* Returns true if [ptr, ptr+len) is bound to the NIC for sending. Otherwise starts to bind it together with a part of
- * the allocation around it. Always returns false if binding is impossible. */
+/* Returns true if [ptr, ptr+len) is bound to the NIC for sending. Otherwise starts, if possible, to bind the range
+ * together with a part of the allocation around it. */
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out);
 /* Starts to release the bindings that overlap [ptr, ptr+len), which is no longer registered. They would prevent the

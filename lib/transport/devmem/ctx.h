@@ -20,8 +20,8 @@ struct dm_nic {
 };
 
 /* The destination of payload: memory of one GPU, or of the host, that is bound to reserved queues of one NIC (a queue
- * has one dma-buf). A landing lives as long as the context. mu protects claims; the other members belong to the thread.
- */
+ * has one dma-buf). A landing lives as long as the context. mu protects claims. Only the thread writes the other
+ * members. */
 struct dm_landing {
     unsigned nic;
     bool bound;
@@ -44,7 +44,7 @@ struct dm_claim {
     struct dm_claim *next; /* next claim in the queue */
     unsigned nic;
     int gpu;                    /* GPU for which the payload is received, or -1 if not specified */
-    struct dm_landing *landing; /* valid after the decision */
+    struct dm_landing *landing; /* valid once the claim is granted */
     int sock, event;
     bool decided, abandoned;
     bool leaving; /* queued to release its rule */

@@ -13,10 +13,10 @@ struct dm_helper {
     uint32_t seq;
 };
 
-/* Ends the connection, after which hawserd revokes its grants. */
+/* Ends the connection. hawserd then revokes the grants of this connection. */
 static int fail_helper_conn(struct dm_helper *h, int rc)
 {
-    /* not closed, because a caller may poll dm_helper_fd(), and its number must not be reused for another file */
+    /* not closed, because a caller may poll the descriptor, whose number must not be reused for another file */
     if (h->fd >= 0)
         shutdown(h->fd, SHUT_RDWR);
     h->timeout_ms = -1;

@@ -39,9 +39,9 @@ int dm_helper_fd(const struct dm_helper *h);
 /* Binds the dma-buf to nqueues (1 to HW_HELPER_QUEUES) receive queues of the NIC, which are removed from RSS if
  * necessary, and turns header split on if needed. page is the requested size of each buffer that the NIC fills, 0 or a
  * power of two. If the kernel, the driver or the memory does not support this size, the kernel's page size is used. The
- * caller keeps the descriptor and may close it after the call. Errors include -EACCES (policy, NIC), -EDQUOT (a limit
- * of the policy), -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver), -ENODEV (unknown NIC) and -EINVAL (size or
- * alignment of the dma-buf). */
+ * caller keeps the descriptor and may close it after the call. Errors include -EACCES (the policy does not allow this
+ * NIC), -EDQUOT (a limit of the policy), -EBUSY (no queue is free), -EOPNOTSUPP (kernel or driver), -ENODEV (unknown
+ * NIC) and -EINVAL (size or alignment of the dma-buf). */
 int dm_helper_bind_rx(struct dm_helper *h, const char *nic, int dmabuf_fd, unsigned nqueues, uint32_t page,
                       struct dm_binding *out);
 

@@ -25,7 +25,7 @@ struct dm_meet;
 
 struct dm_met {
     bool send_side;         /* payload is sent on the second connection */
-    struct dm_rx *rx;       /* payload is received on the second connection, or NULL if not; owned by the caller */
+    struct dm_rx *rx;       /* receiver of payload on the second connection, or NULL; owned by the caller */
     struct dm_claim *claim; /* set together with rx */
     int side;               /* the second connection, or -1 if neither direction needs it; owned by the caller */
 };
@@ -35,7 +35,7 @@ struct dm_meet_args {
     struct dm_ctx *ctx;
     const char *nic;
     int heads;      /* descriptor of the first connection, which is established */
-    int set, event; /* epoll to which the second connection is added, and eventfd that is signalled */
+    int set, event; /* epoll set for the second connection; eventfd that is signalled when the claim is decided */
     bool client;
     int gpu, peer_gpu; /* client: GPUs of the connection here and at the peer, or -1 if not specified */
     /* Client: ends and identity of the second connection. All three must outlive the negotiation. */
@@ -46,7 +46,7 @@ struct dm_meet_args {
 
 /* Copies *a, but not the objects that it points to. Returns NULL if out of memory. */
 struct dm_meet *dm_meet_new(const struct dm_meet_args *a);
-/* Server: takes the second connection, which has arrived. Takes ownership of fd. */
+/* Server: receives the second connection, and takes ownership of fd. */
 void dm_meet_side(struct dm_meet *m, int fd);
 /* Returns -EAGAIN until the negotiation has ended, and then 0 with the agreement in *out, or the error that ended the
  * channel. */

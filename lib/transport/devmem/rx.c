@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SCRATCH    (256u << 10) /* bytes of one recvmsg(), all of which may be ordinary data */
+#define SCRATCH    (256u << 10) /* maximum bytes of one recvmsg(), all of which may be ordinary data */
 #define HELD       8192u        /* maximum number of pages that are held at a time */
-#define GIVE_BACK  64u          /* pages that are returned together while more data arrives */
+#define GIVE_BACK  64u          /* minimum number of pages that are returned together while more data arrives */
 #define DEPTH      64u          /* maximum number of gathers in flight */
 #define DISCARD_MS 500          /* time limit in ms for gathers in flight when a receive is discarded */
 
@@ -33,7 +33,7 @@ struct dm_rx {
     uint32_t len, have;
 
     struct hw_gather *gather;       /* gathers within the pool's space */
-    uint64_t started, over;         /* batches */
+    uint64_t started, over;         /* numbers of the last gather that was started, and of the last that is complete */
     struct hw_frag wait[DM_PIECES]; /* fragments whose gather could not start yet */
     unsigned nwait, started_of;
 
@@ -90,7 +90,7 @@ static int fail_rx_device(const char *doing)
     return hw_fail(-ENXIO, "%s: %s", doing, text);
 }
 
-/* Returns to the kernel the oldest pages that no gather reads any longer, if there are at least at_least of them. */
+/* Gives the oldest pages that no gather reads back to the kernel, if there are at least at_least such pages. */
 static int return_rx_pages(struct dm_rx *rx, unsigned at_least)
 {
     uint32_t tokens[GIVE_BACK * 4];

@@ -40,7 +40,7 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved);
  * does not finish and may still write to the memory. */
 int dm_rx_discard(struct dm_rx *rx);
 
-/* Returns true if ordinary data arrived where none is expected. */
+/* Returns true if ordinary data (dm_received.plain) has arrived. */
 bool dm_rx_strayed(const struct dm_rx *rx);
 
 const struct dm_rx_counts *dm_rx_counts(const struct dm_rx *rx);

@@ -2,7 +2,7 @@
 /*
  * Copies between pinned host memory and memory that the CPU cannot access (a GPU's), for one connection: for each
  * direction, a block of host memory and a copy queue for each space in use. Only hw_copies_wait(),
- * hw_copies_find_stuck() and hw_copies_free() wait for copies.
+ * hw_copies_find_stuck() and hw_copies_free() wait for copies. hw_copy_test() sleeps 20 us if a copy is slow.
  *
  * Functions return -EBUSY if the device has not finished and must be asked again soon, and -ENXIO if the device has
  * failed, with the reason in the error text.

@@ -16,7 +16,7 @@
 struct hw_refer {
     int pipe[2];
     uint32_t held; /* bytes in the pipe */
-    bool off;      /* sending by reference does not work here, so data must be copied */
+    bool off;      /* data must be copied, because sending by reference is disabled or does not work */
 };
 
 void hw_refer_init(struct hw_refer *r);

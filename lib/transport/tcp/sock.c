@@ -4,7 +4,7 @@
 #include "base/sanitizers.h"
 #include "net/congestion.h"
 
-#include <linux/tcp.h> /* has tcpi_last_ack_recv in struct tcp_info; glibc's copy is older */
+#include <linux/tcp.h> /* has tcpi_bytes_acked in struct tcp_info; glibc's copy is older */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>

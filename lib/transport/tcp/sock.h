@@ -11,8 +11,8 @@
 #include <sys/types.h>
 
 /* Starts a nonblocking connect to addr from nic, or from the NIC that the kernel chooses if nic is NULL. Returns the
- * descriptor or a negative errno. Binds to the NIC's address and, if permitted, to its device, because with several
- * NICs on one subnet only the binding to the device separates the flows. */
+ * descriptor or a negative errno. Binds to the address of nic. Unless nic->loopback is set, also binds to the device,
+ * if permitted: with several NICs on one subnet, only the binding to the device separates the flows. */
 int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const struct hw_knobs *k);
 
 /* Sets the options of every connection: TCP_NODELAY, keepalive and TCP_USER_TIMEOUT. hw_sock_buffers() sets the buffer
@@ -40,17 +40,16 @@ struct hw_sock_watch {
 /* Sets w->rtt_us and w->again. hw_sock_health() sets them too. */
 void hw_sock_look(int fd, struct hw_sock_watch *w);
 
-/* Checks a connection with data in flight. Should be called every 20 ms. alone_ms is the time for which data has been
- * in flight here while the peer answers on other connections, or 0 if the peer does not answer. Returns 0, or 1 if no
- * acknowledgement has arrived for longer than usual although the peer answers on other connections. Fails with
- * -ETIMEDOUT if the path seems dead: data was retransmitted or a closed window was probed, and nothing was acknowledged
- * for stall_ms, or for 130 ms or more if the peer answers on other connections. A receiver that does not read (zero
- * window) but answers probes is neither suspect nor dead. */
+/* Checks a connection with data in flight. Should be called every 20 ms. alone_ms is the parameter alone of
+ * hw_rail_io.check(), in ms. Returns 1 if no acknowledgement has arrived for longer than usual and alone_ms is longer
+ * than usual too, otherwise 0. Fails with -ETIMEDOUT if the path seems dead: data was retransmitted or a closed window
+ * was probed, and nothing was acknowledged for stall_ms, or for 130 ms or more if the peer answers on other
+ * connections. The path of a receiver that does not read (zero window) but answers probes does not count as dead. */
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 
-/* Like recv(2) with MSG_DONTWAIT, and like send(2), but without cancellation points. Those of the C library cost two
- * locked instructions per call, and a thread of the application that is cancelled there would never release the
- * library's locks. */
+/* Receive like recv(2) with MSG_DONTWAIT, and send like send(2), but without cancellation points. A cancellation point
+ * of the C library costs two locked instructions per call, and a thread of the application that is cancelled at one
+ * would never release the library's locks. */
 ssize_t hw_sock_recv(int fd, void *to, size_t len);
 ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);
 

@@ -30,7 +30,7 @@ struct hw_conn {
     unsigned link;        /* number of the rail's link */
     struct hw_source source;
     bool drained, full; /* nothing to read, and no space to write, until the next event */
-    bool ends;          /* the peer has closed its side or TCP has failed; the next read reports which */
+    bool ends;          /* the peer has closed its side or TCP has failed; a later read reports which */
     struct hw_refer refer;
     struct hw_sock_watch watch;
     struct hw_tp_counts *counts; /* NULL if the connection is not counted */
@@ -62,7 +62,7 @@ void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts)
     c->counts = counts;
 }
 
-/* Adds the values from hw_sock_look() to the counts. */
+/* Updates the counts with the values that hw_sock_look() or hw_sock_health() has read. */
 static void count_path(struct hw_conn *c)
 {
     if (!c->counts)
@@ -149,8 +149,8 @@ static bool is_referred(const struct hw_conn *c, const struct hw_piece *piece)
     return !c->refer.off && piece->owner && piece->len >= HW_REFER_MIN && piece->space->direct;
 }
 
-/* Lists the first pieces, as far as the CPU can access them and they are sent by reference (if refer is true) or by
- * copy (if it is false). */
+/* Lists the first pieces, up to a piece that the CPU cannot access or that is sent in the other way. The listed pieces
+ * are sent by reference if refer is true, and otherwise by copy. */
 static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_piece *piece, uint32_t n,
                           struct iovec *iov)
 {
@@ -291,7 +291,7 @@ static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k
     return done ? done : hw_fail(-ECONNRESET, "the peer closed the connection");
 }
 
-/* Reads for pieces that the CPU cannot access. Returns the number of their bytes that are in place. */
+/* Reads into pieces that the CPU cannot access. Returns the number of bytes that are in place, or a negative errno. */
 static int64_t move_staged(struct hw_conn *c, const struct hw_piece *piece, uint32_t n)
 {
     uint64_t most = piece->space->direct ? piece->len : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TCP connections for a rail. Any stream socket works. A rail with such connections must be on the loop of a driver.
- * Data in memory that the CPU cannot access passes through rings of pinned memory (staging.h).
+ * Data in memory that the CPU cannot access passes through rings of host memory (staging.h).
  */
 #ifndef HW_TCP_H
 #define HW_TCP_H
