@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#define SMALL 8192 /* bytes of the largest operation that normally uses TCP with every transport, see docs/engine.md */
+#define SMALL 8192 /* bytes of the largest operation that normally uses TCP with every transport */
 
 struct verdict verdict_of(const struct tp_nic *nics, size_t n, uint64_t received, uint64_t size)
 {
