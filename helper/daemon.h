@@ -6,9 +6,8 @@
 #include "helper/child/discard.h"
 #include "helper/state/state.h"
 
-#define HD_CLIENTS_MAX      1024 /* maximum number of connected clients */
-#define HD_CLIENTS_PER_USER 64   /* maximum number of clients of a user */
-#define HD_CLIENTS_BUSY     512  /* from this number of clients on, each user may have only HD_CLIENTS_FEW */
+#define HD_CLIENTS_PER_USER 64  /* maximum number of clients of a user */
+#define HD_CLIENTS_BUSY     512 /* from this number of clients on, each user may have only HD_CLIENTS_FEW */
 #define HD_CLIENTS_FEW      4
 #define HD_RATE             500  /* maximum number of requests per second of each connection */
 #define HD_BURST            1000 /* maximum number of requests in a burst, after an idle time */

@@ -13,7 +13,7 @@ void hd_discard_init(struct hd_discard *d)
 
 bool hd_discard_room(const struct hd_discard *d)
 {
-    return d->n < HD_DISCARD_MAX / 2; /* the other half is for connections that are already open */
+    return d->n < HD_DISCARD_ROOM;
 }
 
 void hd_discard_add(struct hd_discard *d, int *fd)

@@ -10,7 +10,10 @@
 
 #include "helper/child/child.h"
 
-#define HD_DISCARD_MAX 1024
+#define HD_CLIENTS_MAX  1024 /* maximum number of connected clients */
+#define HD_DISCARD_ROOM 512  /* no connection is accepted while this many wait to be closed */
+/* All connected clients may end while HD_DISCARD_ROOM connections wait. */
+#define HD_DISCARD_MAX (HD_CLIENTS_MAX + HD_DISCARD_ROOM)
 /* this many queued connections are closed immediately; fewer are closed after HD_DISCARD_MS */
 #define HD_DISCARD_BATCH    16
 #define HD_DISCARD_MS       100

@@ -4,6 +4,7 @@
  * process is killed at each call, including those of the journal. Afterwards every field of every NIC must be as
  * before.
  */
+#include "helper/child/discard.h"
 #include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
 #include "tests/tap.h"
@@ -567,6 +568,22 @@ static void foreign_journals(void)
     rmdir(folder);
 }
 
+/* Tests that all clients may end while as many refused connections wait to be closed as hawserd accepts. */
+static void ended_connections(void)
+{
+    static struct {
+        struct hd_discard d;
+        uint8_t after[4096]; /* 0 as long as nothing is written behind d */
+    } s;
+    hd_discard_init(&s.d);
+    for (int fd = -1; hd_discard_room(&s.d); fd = -1)
+        hd_discard_add(&s.d, &fd);
+    for (int i = 0, fd = -1; i < HD_CLIENTS_MAX; i++)
+        hd_discard_add(&s.d, &fd);
+    ok(s.d.n <= HD_DISCARD_MAX && s.d.n > HD_CLIENTS_MAX && s.d.n_children == 0 && s.after[0] == 0,
+       "the ends of all clients, behind refused connections, have room: %u of %d", s.d.n, HD_DISCARD_MAX);
+}
+
 int main(void)
 {
     F = fake_new();
@@ -591,6 +608,7 @@ int main(void)
     limits();
     lingering();
     foreign_journals();
+    ended_connections();
     unlink(path);
     char other[112];
     snprintf(other, sizeof(other), "%s.new", path);
