@@ -53,9 +53,9 @@ int vb_guard_serving(uid_t uid);
  * make are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's
  * audit log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
  *
- * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in its PID
- * namespace, which are only those of the container if the container has a separate PID namespace. The attacker can also
- * send requests to the tracer. */
+ * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in the broker's
+ * PID namespace. If the container has a separate PID namespace, these are only the container's processes. The attacker
+ * can also send requests to the tracer. */
 int vb_guard_calls(void);
 /* Drops from all capability sets of the calling process, including the bounding set, the capabilities by which a
  * program in the machine's mount namespace could bypass the filter or attack the broker (capability.c). Sets

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stub is a thread in the application's process that works for the broker. It runs the requests that pin memory.
+ * The stub is a thread in the application's process that works for the broker. It runs the requests that access the
+ * application's memory.
  * The application can change neither the code of the stub nor the requests, because both are in pages of a memfd that
  * is sealed against writes, and the mapping of these pages is protected. This memory is called the window. The stub has
  * a separate descriptor table, which is empty at first, and blocks all signals.

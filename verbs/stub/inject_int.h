@@ -64,8 +64,8 @@ struct vb_shared {
 };
 void vb_shared_set(_Atomic uint32_t *word, uint32_t value); /* sets the futex and wakes its waiters */
 /* Makes the tracer begin the injection into the thread that waits in n. *out shows the progress, and belongs to the
- * tracer while (*out)->busy is 1. Fails with -EAGAIN if too many injections have not ended, and with -EIO if the tracer
- * has ended. */
+ * tracer while (*out)->busy is 1. Fails with -EAGAIN if too many injections have not ended, with -EIO if the tracer
+ * has ended, or with another -errno. */
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
                     struct vb_shared **out);
 /* Runs the tracing process, a child of parent. wall is true if the window is protected by the application's filter. */
