@@ -57,9 +57,9 @@ struct sb_attr {
     bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
     /* Parameters of read() and write(). */
     uint8_t get, set;      /* ethtool's message types */
-    uint16_t header, type; /* the header attribute; an attribute number of rtnetlink or another interface */
+    uint16_t header, type; /* ethtool's header attribute; a number of another interface, such as an attribute's type */
     uint64_t keep; /* bit i is set if attribute i of the message can be set; for sb_read_link() and sb_read_tunable():
-                      length of the value, or 0 for any */
+                      length of the value, or 0 for any length */
     const char *const *path; /* files in sysfs, terminated by NULL */
 };
 

@@ -69,8 +69,9 @@ struct sb_restore_options {
     const struct hw_logger *log;
 };
 
-/* Restores what sb_move() has moved: from the container, from the namespace to which the kernel moves NICs of ended
- * namespaces, or after an interrupted move. May be called any number of times, and returns 0 if nothing is left to do.
+/* Undoes sb_move(), even if it was interrupted. Moves the NICs back from the container, or from any other namespace to
+ * which the kernel or the container has moved them, and restores their settings. May be called any number of times, and
+ * returns 0 if nothing is left to do.
  * *lost (unless lost is NULL) receives the number of virtual NICs that were deleted, such as a veth or macvlan device,
  * which is deleted with its namespace. Lost NICs are logged and are not an error. On an error the journal stays, and a
  * later call continues. */

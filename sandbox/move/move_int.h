@@ -35,7 +35,8 @@ bool sb_ns_inhabited(const struct sb_ns_id *id);
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b);
 /* Returns the file descriptor of the namespace's sysfs (see ident.h), which n owns, or -errno. */
 int sb_ns_sysfs(struct sb_ns *n);
-/* Calls fn for each network namespace that a thread in /proc is in, or to which a process there has a file descriptor.
+/* Calls fn for each network namespace that contains a thread of a process in /proc, or to which such a process has a
+ * file descriptor.
  * A result of fn other than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 

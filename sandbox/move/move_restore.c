@@ -341,7 +341,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
                                   sb_msg_text(r->kind, r->data, text)));
 }
 
-/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports what is different or missing. */
+/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports differences from the journal. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];

@@ -39,7 +39,7 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
         return s->many
-                   ? 0 /* not a requested link */
+                   ? 0
                    : hw_fail(-EBADMSG, "the kernel describes a network device in a format that hawser does not know");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));

@@ -41,7 +41,7 @@ struct sbx_plan_rdma {
 };
 struct sbx_plan_gpu {
     char at[HW_BDF_TEXT];
-    int ordinal, pci; /* ordinal is -1 if the GPU is not one of CUDA's */
+    int ordinal, pci; /* ordinal is the GPU's number in CUDA; -1 for a GPU of another vendor */
     char why[SBX_WHY];
 };
 

@@ -13,8 +13,9 @@
 
 #define MARK SBX_SYSFS_MARK
 
-/* A list of files with distinct contents. Thousands of files have identical contents, mainly those of unused GIDs. Each
- * later file with the same contents becomes a hard link to the first, which takes one system call instead of three. */
+/* A list of files with distinct contents. Thousands of files have identical contents, mainly the files of unused GIDs.
+ * Each later file with the same contents becomes a hard link to the first, which takes one system call instead of
+ * three. */
 struct same {
     const struct sbx_node *node;
     struct same *next;

@@ -90,7 +90,8 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
 }
 
 /* The methods that destroy an object by its number. In all of them attribute 0 is the number. In some of
- * them attribute 1 is a result: counts of the events that the kernel has reported (<rdma/ib_user_ioctl_cmds.h>). */
+ * them attribute 1 is a result with counts of the events that the kernel has reported
+ * (<rdma/ib_user_ioctl_cmds.h>). */
 static const struct {
     uint16_t object, method;
     uint16_t events; /* length of the result in bytes, or 0 for none */
