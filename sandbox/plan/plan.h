@@ -12,7 +12,7 @@
 #define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$" /* not applied to NICs next to a GPU */
 
 struct sbx_want {
-    /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1"; NULL for all suitable NICs */
+    /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1", or "none"; NULL for all suitable NICs */
     const char *nics;
     const char *only;      /* the tenant's choice among these, in the same form; NULL or "all" for all of them */
     const char *gpus;      /* GPUs to use, such as "0-3,6" or "none"; NULL or "all" for all */

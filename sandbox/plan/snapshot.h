@@ -53,7 +53,8 @@ struct sbx_netdev {
     char *path;
     int pci;                              /* index in sbx_snapshot.pci of the PCI function above it; -1 if none */
     char driver[SBX_NAME], bus[SBX_NAME]; /* of the interface's device, such as "virtio_net" and "virtio"; "" if none */
-    /* the interface that contains this one, and the first interface below this one; "" if none */
+    /* master contains this interface. over is the first interface below this one, if this one has no PCI function of
+     * its own. "" if there is none. */
     char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
     struct sbx_attrs attr; /* address, mtu, speed, flags, operstate, dev_port and others */

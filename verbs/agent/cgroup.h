@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the cgroup that limits the RDMA objects of a container (rdma.max). */
+/* Finds the cgroup to which the kernel must charge a container's RDMA objects, so that limits (rdma.max) apply. */
 #ifndef HW_VERBS_CGROUP_H
 #define HW_VERBS_CGROUP_H
 

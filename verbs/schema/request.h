@@ -102,8 +102,8 @@ int vb_request_number(const struct vb_request *r, const struct vb_number *n, uin
 /* Where vb_request_build() has put the parts of a request. */
 struct vb_layout {
     uint64_t header;                /* address of the header, for the ioctl() */
-    uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset in out of the output's bytes, or 0 */
-    uint32_t attr_at[VB_ATTRS_MAX]; /* by index in r->attr: offset in out of the attribute, or 0 if it was left out */
+    uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset of the output's bytes in out, or 0 */
+    uint32_t attr_at[VB_ATTRS_MAX]; /* by index in r->attr: offset of the attribute in out, or 0 if it was left out */
 };
 /* Rebuilds the request in out, which has cap bytes and will be at address `base` in the address space where the request
  * runs. The result consists of the header, the attributes of the schema and copies of their bytes, to which the
@@ -118,9 +118,9 @@ struct vb_layout {
  *
  * All further outputs are in the second part, where the application can replace them. A replacement does no harm if the
  * output is mandatory, because the kernel looks for missing attributes before it executes a request. The only optional
- * output that may be there is UHW_OUT of INVOKE_WRITE. All other attributes of INVOKE_WRITE are then before split (if
- * necessary with an empty UHW_IN), so that any replacement is either a duplicate, which the kernel refuses, or unknown
- * to the kernel.
+ * output that may be there is UHW_OUT of INVOKE_WRITE. The ids of all other attributes of INVOKE_WRITE are then before
+ * split (if necessary with an empty UHW_IN), so that any replacement is either a duplicate, which the kernel refuses,
+ * or unknown to the kernel.
  *
  * Fails with -EOPNOTSUPP if split is not 0 and a request other than INVOKE_WRITE has several optional outputs, and with
  * -E2BIG if cap or split is too small. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command of `hawser verbs run` is in the machine's mount namespace and runs as root unless --user is given. A
+ * A command of `hawser verbs run` has access to the machine's files and runs as root unless --user is given. A
  * capability is dropped if the command could use it to bypass the filter or to attack the broker, the agent or anything
  * that they depend on. test_verbs_capability.c tries most of these attacks. The other capabilities are kept.
  */

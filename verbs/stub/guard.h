@@ -58,7 +58,7 @@ int vb_guard_serving(uid_t uid);
  * can also send requests to the tracer. */
 int vb_guard_calls(void);
 /* Drops from all capability sets of the calling process, including the bounding set, the capabilities by which a
- * program in the machine's mount namespace could bypass the filter or attack the broker (capability.c). Sets
+ * program with access to the machine's files could bypass the filter or attack the broker (capability.c). Sets
  * no_new_privs. */
 int vb_guard_command(void);
 /* Changes to user uid and drops all capabilities. The process gets the groups of user `name`, or only gid if name is

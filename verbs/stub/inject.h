@@ -134,7 +134,7 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
  * process has interrupted the end of a stub, and the call must be answered with VB_STUB_QUIT again. A program that
  * imitates such a call gets this value too. */
 bool vb_stub_is_left(const struct seccomp_notif *n);
-/* A copy of n bytes from offset `from` (at least VB_REPLY_AT) of the window's file to address `to` of the
+/* A copy of n bytes from offset `from` (at least VB_REPLY_AT) in the window's file to address `to` in the
  * application. */
 struct vb_copy {
     uint64_t to, n, from;

@@ -133,8 +133,8 @@ static int create_window_memfd(const char *name, size_t size)
     return rc;
 }
 
-/* Maps the parts of the window and the space for results consecutively and writable, and seals the memfds. Afterwards
- * no process can create a writable mapping of the fixed part, write() to it, or remove pages from it. */
+/* Maps the parts of the window and the space for results to copy, consecutively and writable, and seals the memfds.
+ * Afterwards no process can create a writable mapping of the fixed part, write() to it, or remove pages from it. */
 static int map_and_seal(struct vb_window *w, int fixed)
 {
     w->mine = mmap(NULL, VB_MINE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
