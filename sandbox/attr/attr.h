@@ -47,8 +47,8 @@ void sb_attr_close(struct sb_attr_kernel *k);
 struct sb_attr {
     const char *name; /* name in the journal */
     const char *what; /* for messages, as in "reading its WHAT" */
-    /* Returns 0 or -errno. If the device lacks the attribute, this is -EOPNOTSUPP or another error for which
-     * is_missing_attr_error() is true. */
+    /* Returns 0 or -errno. If the device lacks the attribute, the result is -EOPNOTSUPP or another error for
+     * which is_missing_attr_error() is true. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
     /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno with a
      * text. */

@@ -96,8 +96,8 @@ void sb_log(const struct hw_logger *log, int level, const char *fmt, ...) HW_PRI
 int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, int new_index);
 /* Removes all alternative names of a device. */
 int sb_netdev_drop_altnames(struct hw_netlink *rt, int index);
-/* Sets the MAC, MTU, queue length, group, alias and flags of the device `now` to those in want, and sets its name. Does
- * not set the device up. */
+/* Sets the MAC, MTU, queue length, group, alias and flags of the device `now` to the values in want, and sets its
+ * name. Does not set the device up. */
 int sb_netdev_set(struct hw_netlink *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
                   struct sb_faults *f);
 /* sb_netdev_addrs() adds j's addresses of one family to a NIC. sb_netdev_neighs() adds j's neighbours. */

@@ -139,7 +139,7 @@ static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
             if (mnl_attr_get_type(a) == IFA_FLAGS)
                 flags = mnl_attr_get_u32(a);
         }
-        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* recreated from the address that it hides */
+        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY;
     }
     if (kind == SB_ROUTE) {
         const struct rtmsg *m = mnl_nlmsg_get_payload(h);

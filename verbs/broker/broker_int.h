@@ -71,8 +71,8 @@ struct vb_cached {
     uint64_t used;
 };
 
-/* A descriptor in a request. The request contains the application's number while it is checked, and the number of the
- * broker or the stub while it runs. */
+/* A descriptor in a request. The request contains the application's number for the descriptor while the broker checks
+ * the request, and the broker's or the stub's number while the request runs. */
 struct vb_swap {
     struct vb_attr *attr; /* attribute that contains the descriptor, or NULL */
     uint8_t *field;       /* otherwise: 4 bytes in a core part */

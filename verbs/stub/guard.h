@@ -28,8 +28,8 @@
  *
  * Neither process is in a Landlock domain. Whatever its capabilities, a process in a domain may trace only processes in
  * this domain or a nested one, and the same limit applies to reading their memory and fetching their descriptors
- * (hook_ptrace_access_check() in security/landlock/task.c). Broker and tracer must do all of this to processes of
- * containers. Instead, the broker's filter allows no system call that opens or changes files by path.
+ * (hook_ptrace_access_check() in security/landlock/task.c). The broker and the tracer must do all of this to
+ * processes of containers. Instead, the broker's filter allows no system call that opens or changes files by path.
  *
  * The agent has no seccomp filter, because its brokers and their tracers would inherit it. The kernel allows
  * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (check_ptrace_options() in kernel/ptrace.c). Without this

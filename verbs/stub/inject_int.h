@@ -38,9 +38,9 @@ void vb_window_drop(struct vb_window *w);  /* closes the descriptors and removes
  * not. If flags is true, also verifies that they are sealed by mseal() ("sl" in smaps). */
 int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
 
-/* Time limit of an injection, and of a query to the tracer, in ms. During an injection, thread and tracer wait for each
- * other about fifty times, which takes seconds if twenty other threads are runnable. The broker and all requests of the
- * container wait meanwhile. */
+/* Time limit of an injection, and of a query to the tracer, in ms. During an injection, the thread and the tracer wait
+ * for each other about fifty times, which takes seconds if twenty other threads are runnable. The broker and all
+ * requests of the container wait meanwhile. */
 #define VB_INJECT_MS 10000
 
 /* Maximum number of injections at a time: the one that the broker waits for, and those with a thread that does not
@@ -53,7 +53,7 @@ enum {
     VB_FAILED, /* set by the tracer: the injection was undone, and the thread has got the error or repeats its call */
     VB_CANCELLED, /* set by the broker: the injection must be undone */
 };
-/* State of an injection, in memory that broker and tracer share. */
+/* State of an injection, in memory that the broker and the tracer share. */
 struct vb_shared {
     _Atomic uint32_t state; /* one of the values above; a futex */
     _Atomic uint32_t busy;  /* 1 until the tracing process has ended; a futex */

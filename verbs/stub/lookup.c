@@ -95,8 +95,8 @@ static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 /* ---- opens -------------------------------------------------------------------------------------------- */
 
 /* Resolves the application's path in the application's root. Stores the device number if the path is a character
- * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If it is a device node
- * that could not be resolved here, that open fails, because the node's mount has nodev. */
+ * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If the path is a device
+ * node that could not be resolved here, that open fails, because the node's mount has nodev. */
 static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
