@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that only the files of the broker share. */
+/* Declarations that the files of the broker share. */
 #ifndef HW_VERBS_BROKER_INT_H
 #define HW_VERBS_BROKER_INT_H
 

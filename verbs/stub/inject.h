@@ -75,7 +75,8 @@ void vb_tracer_end(struct vb_tracer *t);
  * to send with the query, or -1. *fd is set to the descriptor in the answer, which the caller owns, or -1.
  *
  * Fails with -ETIMEDOUT if there is no answer within VB_INJECT_MS. An application can cause this with a path on a file
- * system that it serves, which delays only its container. Fails with -EIO if the process has ended. */
+ * system that it serves, which delays only its container. Fails with -EIO if the process has ended, or with another
+ * -errno if the query cannot be sent. */
 int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, struct vb_found *f, int *fd);
 
 struct vb_stub {
@@ -103,7 +104,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
 /* Injects a stub into the address space of the thread that waits in notification n on listener. Only this thread is
  * stopped. It makes the system calls for the injection and then repeats its call, which causes a new notification. n is
  * answered in any case. Other threads can make the injection fail but cannot exploit it, because everything is verified
- * after the window is sealed.
+ * after the window is protected.
  *
  * Returns 0 if the stub is running; its first notification will follow. Otherwise the thread's call has failed with the
  * returned error:

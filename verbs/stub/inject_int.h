@@ -35,7 +35,7 @@ extern enum vb_hold vb_inject_hold;
 void vb_window_close(struct vb_window *w); /* closes the descriptors but keeps the mapping */
 void vb_window_drop(struct vb_window *w);  /* closes the descriptors and removes the mapping */
 /* Verifies that the mappings at `window` in the thread's process are the parts of w. Fails with -EPROTO if they are
- * not. If flags is true, also verifies that they are sealed by mseal() ("sl" in smaps). */
+ * not, or with another -errno. If flags is true, also verifies that they are sealed by mseal() ("sl" in smaps). */
 int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
 
 /* Time limit of an injection, and of a query to the tracer, in ms. During an injection, the thread and the tracer wait
