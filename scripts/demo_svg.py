@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Generates docs/demo.svg from a demo's report. It shows the first plot, in which a NIC goes down and comes back, with a
-title, a legend and light colours. The throughput is a share of the rates of the lab's NICs, because these rates and not
-the software determine the scale.
+title, a legend and light colours. The throughput is shown as a share of the rates of the lab's NICs, because these
+rates and not the software determine the scale.
 Usage: demo_svg.py REPORT.html GB/s-OF-ALL-NICS > docs/demo.svg        (the demo's last lines contain the GB/s)"""
 import re
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Converts a text file to a C string: embed.py FILE NAME writes `const char NAME[]` to stdout, without empty lines and
-// comment lines."""
+// comment lines. Removes indentation except in a .py file."""
 import sys
 
 path, name = sys.argv[1:]

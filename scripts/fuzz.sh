@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the named fuzz targets of a build folder, or all, each for RUNS inputs or FUZZ_SECONDS seconds (default 300), whichever
-# ends first, beginning with its corpus. Runs as many targets in parallel as there are CPUs. The last line is
+# comes first. Each target begins with its corpus. Runs as many targets in parallel as there are CPUs. The last line is
 # "N passed, N failed, N skipped". New inputs are stored in BUILD/fuzz-out/fuzz_TARGET, and crashes in
 # BUILD/fuzz-out/crash-fuzz_TARGET-*.
 #   scripts/fuzz.sh BUILD RUNS [TARGET...]

@@ -21,8 +21,8 @@ version=$(dpkg-deb -f "${debs[0]}" Version)
 work=$(mktemp -d -p /var/tmp hawser-image.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
-# Leaves out translations, and documentation except copyright files. mmdebstrap leaves out files of a single installation, such
-# as machine-id.
+# Leaves out translations, and documentation except copyright files. mmdebstrap itself leaves out files that are
+# specific to one installation, such as machine-id.
 if ! mmdebstrap --variant=minbase --format=tar --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --customize-hook='mkdir "$1/packages"' --customize-hook="copy-in ${debs[*]} /packages" \

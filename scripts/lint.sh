@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs clang-format on all C and C++ sources except vendored ones, runs clang-tidy on the C sources, and checks the licence
-# lines.
+# Runs clang-format on all C and C++ sources except vendored ones, runs clang-tidy on the C sources that the build
+# compiles, and checks the licence lines.
 #   scripts/lint.sh BUILD    (a build folder for clang, created if it does not exist)
 set -u
 build=$1

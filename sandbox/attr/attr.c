@@ -32,7 +32,7 @@ enum { GSO_IPV4_MAX_SIZE = 63, GRO_IPV4_MAX_SIZE = 64 }; /* both with prefix IFL
 static const char *const files[] = {"gro_flush_timeout", "napi_defer_hard_irqs", "threaded", NULL};
 
 /* The rows are in the order in which the attributes are written. Attributes that block others come first: an XDP
- * program limits the MTU and the features, and rules and contexts hold queues. */
+ * program limits the MTU and the features, and flow rules and RSS contexts can prevent the removal of queues. */
 static const struct sb_attr table[] = {
     {"xdp", "XDP program", .read = sb_read_xdp, .write = sb_write_xdp},
     {"tcx-in", "tcx program (ingress)", .read = sb_read_tcx, .write = sb_write_tcx,

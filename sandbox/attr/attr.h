@@ -47,8 +47,8 @@ void sb_attr_close(struct sb_attr_kernel *k);
 struct sb_attr {
     const char *name; /* name in the journal */
     const char *what; /* for messages, as in "reading its WHAT" */
-    /* Returns 0 or -errno. If the device lacks the attribute, this is -EOPNOTSUPP or another error for which
-     * is_missing_attr_error() is true. */
+    /* Returns 0 or -errno. If the device lacks the attribute, the result is -EOPNOTSUPP or another error for
+     * which is_missing_attr_error() is true. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
     /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno with a
      * text. */
@@ -57,9 +57,9 @@ struct sb_attr {
     bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);
     /* Parameters of read() and write(). */
     uint8_t get, set;      /* ethtool's message types */
-    uint16_t header, type; /* the header attribute; an attribute number of rtnetlink or another interface */
+    uint16_t header, type; /* ethtool's header attribute; a number of another interface, such as an attribute's type */
     uint64_t keep; /* bit i is set if attribute i of the message can be set; for sb_read_link() and sb_read_tunable():
-                      length of the value, or 0 for any */
+                      length of the value, or 0 for any length */
     const char *const *path; /* files in sysfs, terminated by NULL */
 };
 

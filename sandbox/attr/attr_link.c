@@ -318,8 +318,8 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- virtual functions ------------------------------------------------------------------------------------ */
 
-/* The attributes that can be set. IFLA_VF_VLAN_LIST contains the value of IFLA_VF_VLAN, and IFLA_VF_RATE that of
- * IFLA_VF_TX_RATE. */
+/* The attributes that can be set. IFLA_VF_VLAN_LIST contains the value of IFLA_VF_VLAN, and IFLA_VF_RATE contains the
+ * value of IFLA_VF_TX_RATE. */
 #define VF_KEEP                                                                                                   \
     (1u << IFLA_VF_MAC | 1u << IFLA_VF_SPOOFCHK | 1u << IFLA_VF_LINK_STATE | 1u << IFLA_VF_RATE |                 \
      1u << IFLA_VF_RSS_QUERY_EN | 1u << IFLA_VF_TRUST | 1u << IFLA_VF_IB_NODE_GUID | 1u << IFLA_VF_IB_PORT_GUID | \

@@ -102,8 +102,8 @@ static int write_attr_file(const struct sb_dev *d, const char *path, const char 
     return rc;
 }
 
-/* Writes the lines of `of` that are different or missing in `than`. If zero is set, writes 0 instead to the files of
- * `of` that `than` lacks. */
+/* Writes the lines of `of` that are different or missing in `than`. If zero is set, only writes 0 to the files that are
+ * in `of` and missing in `than`. */
 static int write_lines(const struct sb_dev *d, const struct sb_blob *of, const struct sb_blob *than, bool zero)
 {
     int rc = 0;

@@ -191,7 +191,7 @@ bool sb_same_tc(const struct sb_attr *a, const struct sb_blob *was, const struct
     return same;
 }
 
-/* Replaces values that the kernel reports with those that it accepts in a request. Removes the flags that report
+/* Replaces values that the kernel reports with values that it accepts in a request. Removes the flags that report
  * whether a filter is in hardware. htb reports its full version but expects only the major version. */
 static void fix_up(struct nlmsghdr *h)
 {

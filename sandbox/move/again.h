@@ -14,9 +14,9 @@
 #define SBX_AGAIN_MS  3000
 #define SBX_STABLE_MS 200
 
-/* Waits until the planned RDMA devices have at least as many GIDs for RoCE v2 over IPv4 as before the move and their
- * tables have not changed for SBX_STABLE_MS, but at most SBX_AGAIN_MS. Then updates s and p. sysfs is that of the
- * container's network namespace (sb_sysfs_open()). Logs devices that are no longer usable. Returns 0 or -errno. */
+/* Updates s until the planned RDMA devices have at least as many GIDs for RoCE v2 over IPv4 as before the move and
+ * their tables have not changed for SBX_STABLE_MS, but at most for SBX_AGAIN_MS. Then updates p. sysfs is the sysfs of
+ * the container's network namespace (sb_sysfs_open()). Logs devices that are no longer usable. Returns 0 or -errno. */
 int sbx_again(struct sbx_snapshot *s, struct sbx_plan *p, const struct sbx_want *want, int sysfs,
               const struct hw_logger *log);
 /* Does the same in the network namespace netns, or in the caller's own if netns is NULL. Fails with -ESRCH if the

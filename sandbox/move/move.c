@@ -344,7 +344,8 @@ static int move_nic(struct mover *m, int i)
     rc = sb_netdev_move(&m->host.rt, k->link.index, m->there.fd, k->as, to);
     if (rc < 0)
         return rc;
-    rc = sb_nic_find(&m->there, k, k->as, &now); /* not by its name or index, because a tenant may be changing them */
+    /* A tenant may be changing the NIC's name and index, so neither identifies the NIC. */
+    rc = sb_nic_find(&m->there, k, k->as, &now);
     if (rc < 0)
         return rc;
     if (now.index != to) { /* an old kernel has chosen another index */

@@ -16,7 +16,7 @@
 #include <net/if.h>
 #include <sys/types.h>
 
-/* must not survive a reboot, since network namespaces do not survive it either */
+/* This folder must not survive a reboot, because network namespaces do not survive it either. */
 #define SB_JOURNAL_DIR "/run/hawser/sandbox"
 #define SB_ID_MAX      128
 #define SB_NICS_MAX    64
@@ -69,8 +69,9 @@ struct sb_restore_options {
     const struct hw_logger *log;
 };
 
-/* Restores what sb_move() has moved: from the container, from the namespace to which the kernel moves NICs of ended
- * namespaces, or after an interrupted move. May be called any number of times, and returns 0 if nothing is left to do.
+/* Undoes sb_move(), even if it was interrupted. Moves the NICs back from the container, or from any other namespace to
+ * which the kernel or the container has moved them, and restores their settings. May be called any number of times, and
+ * returns 0 if nothing is left to do.
  * *lost (unless lost is NULL) receives the number of virtual NICs that were deleted, such as a veth or macvlan device,
  * which is deleted with its namespace. Lost NICs are logged and are not an error. On an error the journal stays, and a
  * later call continues. */
@@ -93,7 +94,7 @@ enum sb_state {
 
 struct sb_status_nic {
     char name[IFNAMSIZ], as[IFNAMSIZ];
-    bool here, there; /* in the caller's namespace; in the container's namespace */
+    bool here, there; /* the NIC is in the caller's namespace, or in the container's */
 };
 
 struct sb_status {
@@ -107,8 +108,8 @@ struct sb_status {
 };
 
 /* Calls each() for every journal in the folder (SB_JOURNAL_DIR if NULL), or only for the journal of id. *s is valid
- * during the call. A nonzero result of each(), except -ENOENT, ends the iteration and is returned. Without id, returns
- * 0 if there is no folder. With id, returns -ENOENT if there is no journal for that ID. */
+ * only during the call of each(). A nonzero result of each(), except -ENOENT, ends the iteration and is returned.
+ * Without id, returns 0 if there is no folder. With id, returns -ENOENT if there is no journal for that ID. */
 int sb_status(const char *journal_dir, const char *id, int (*each)(const struct sb_status *s, void *arg), void *arg);
 /* An address of a NIC that is in a container. */
 struct sb_taken {

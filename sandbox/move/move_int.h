@@ -21,8 +21,8 @@ struct sb_ns {
 void sb_ns_close(struct sb_ns *n);
 /* Opens the calling thread's namespace. */
 int sb_ns_own(struct sb_ns *n);
-/* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. path receives its path. If it is
- * the namespace of a process, *holder and *start receive the process and its start time. On Linux 5.3 and later, also
+/* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. path receives its path. If text
+ * specifies a process, *holder and *start receive the process and its start time. On Linux 5.3 and later, also
  * verifies that the PID belonged to the same process throughout. */
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start);
 /* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
@@ -35,7 +35,8 @@ bool sb_ns_inhabited(const struct sb_ns_id *id);
 bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b);
 /* Returns the file descriptor of the namespace's sysfs (see ident.h), which n owns, or -errno. */
 int sb_ns_sysfs(struct sb_ns *n);
-/* Calls fn for each network namespace that a thread in /proc is in, or to which a process there has a file descriptor.
+/* Calls fn for each network namespace that contains a thread of a process in /proc, or to which such a process has a
+ * file descriptor.
  * A result of fn other than -ENODEV ends the search and is returned. Returns -ENODEV if no namespace matched. */
 int sb_ns_search(int (*fn)(struct sb_ns *n, void *arg), void *arg);
 

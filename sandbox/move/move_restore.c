@@ -129,7 +129,7 @@ static int look_elsewhere(struct sb_ns *n, void *arg)
     return fetch_nic_from(e->b, n, e->nic, e->l);
 }
 
-/* Finds NIC i in any namespace and moves it here. Fails with -ENODEV if it was not found. */
+/* Finds NIC i in any namespace and moves it here. Fails with -ENODEV if the NIC was not found. */
 static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -251,7 +251,7 @@ static void bring_rdma(struct back *b)
         if (!k->moved)
             continue;
         int rc = sb_rdma_move(&b->there, b->host.fd, k->index, k->name);
-        if (rc != -ENODEV) /* -ENODEV means that it is already here */
+        if (rc != -ENODEV) /* -ENODEV means that the device is no longer in the container */
             (void)sb_fault(&b->f, rc);
     }
 }
@@ -341,7 +341,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
                                   sb_msg_text(r->kind, r->data, text)));
 }
 
-/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports what is different or missing. */
+/* Reads the links, sysctls, addresses, neighbours, routes and rules again, and reports differences from the journal. */
 static int verify_restored_state(struct back *b, const struct sb_map *map)
 {
     const char *names[SB_NICS_MAX];

@@ -13,12 +13,12 @@
 
 #define LOOK_MS 500
 
-/* A process has a pidfd that becomes readable when it exits. The condition that no process is in the namespace has no
- * file descriptor, and is polled. */
+/* A pidfd becomes readable when its process exits. No file descriptor shows that no process is in the namespace, so
+ * this is checked every LOOK_MS. */
 static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     HW_AUTO_CLOSE int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;
-    /* sb_ended() is called after pidfd_open(), because the PID might have been reused before that call. */
+    /* sb_ended() is called after pidfd_open(), because the PID might have been reused before pidfd_open(). */
     while (!sb_ended(j) && sb_journal_there(dir, id)) {
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
         int n = poll(p, 2, LOOK_MS);

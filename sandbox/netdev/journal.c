@@ -58,7 +58,7 @@ void sb_journal_free(struct sb_journal *j)
     sb_journal_init(j);
 }
 
-/* ---- what a record says ------------------------------------------------------------------------ */
+/* ---- contents of a record ----------------------------------------------------------------------- */
 
 /* Parses n numbers, separated by single spaces, at *text, and moves *text past the last number. */
 static bool parse_record_numbers(const char **text, uint64_t *out, int n)

@@ -132,7 +132,8 @@ int sb_id_check(const char *id);
 /* Opens the folder of the journals, which is SB_JOURNAL_DIR if dir is NULL. With make, creates it if it is missing.
  * Returns a file descriptor or -errno, for example -ENOENT if the folder is missing. */
 int sb_dir_open(const char *dir, bool make);
-/* Locks the folder until fd is closed. Fails with -EBUSY if the lock is not free within a minute. */
+/* Locks the folder until fd is closed. Fails with -EBUSY if the lock is not free within a minute, or with another
+ * -errno. */
 int sb_dir_lock(int fd);
 
 /* Writes j to a new file, atomically and synced. Leaves j->fd open and locked. Fails with -EEXIST if the journal

@@ -40,7 +40,7 @@ const uint8_t *sb_rule_source(const struct nlmsghdr *h, int *family);
 /* Formats an address, neighbour, route or rule, as in "address 10.0.0.1/16" or "route to 10.1.0.0/24". Returns out. */
 const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB_TEXT]);
 
-/* Maps devices of one namespace to those of another. */
+/* Maps devices of one namespace to devices of another. */
 struct sb_map {
     size_t n;
     struct {
@@ -96,8 +96,8 @@ void sb_log(const struct hw_logger *log, int level, const char *fmt, ...) HW_PRI
 int sb_netdev_move(struct hw_netlink *rt, int index, int ns, const char *name, int new_index);
 /* Removes all alternative names of a device. */
 int sb_netdev_drop_altnames(struct hw_netlink *rt, int index);
-/* Sets the MAC, MTU, queue length, group, alias and flags of the device `now` to those in want, and sets its name. Does
- * not set the device up. */
+/* Sets the MAC, MTU, queue length, group, alias and flags of the device `now` to the values in want, and sets its
+ * name. Does not set the device up. */
 int sb_netdev_set(struct hw_netlink *rt, const struct sb_link *now, const struct sb_link *want, const char *name,
                   struct sb_faults *f);
 /* sb_netdev_addrs() adds j's addresses of one family to a NIC. sb_netdev_neighs() adds j's neighbours. */
@@ -106,7 +106,7 @@ int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, 
 int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
 /* Adds j's routes. Leaves out routes over a device that is not in the target namespace, with a warning. */
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f);
-/* Adds or removes a rule. Succeeds if the rule already exists or does not exist, respectively. */
+/* Adds the rule, or removes it if make is false. Succeeds if the rule already exists or has already been removed. */
 int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewritten);
 /* Sends h, which creates an address, neighbour, route or rule. Succeeds if the object already exists. */
 int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);

@@ -226,8 +226,8 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
 {
-    /* A route may require a later one, which leads to its gateway, so repeat until all are added or no more can be
-     * added. */
+    /* A route may require a later one, which leads to its gateway. The loop therefore repeats until all routes are
+     * added or no more can be added. */
     bool *done = calloc(j->n ? j->n : 1, sizeof(*done));
     uint64_t deadline = hw_deadline(DAD_MS);
     int rc = 0;

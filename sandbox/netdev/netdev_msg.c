@@ -335,8 +335,8 @@ const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB
     if (!a && kind == SB_ADDR)
         a = find_rtnl_attr(kind, h, IFA_ADDRESS);
     char text[INET6_ADDRSTRLEN] = "everywhere";
-    /* The prefix length is the second byte in the header of an address or a route, and the third in that of a rule (for
-     * the source). */
+    /* The prefix length is the second byte in the header of an address or a route. In the header of a rule, the length
+     * of the source's prefix is the third byte. */
     unsigned prefix = kind == SB_NEIGH ? bits_of_family(family) : head[kind == SB_RULE ? 2 : 1];
     if (a && mnl_attr_get_payload_len(a) * 8 == bits_of_family(family) &&
         inet_ntop(family, mnl_attr_get_payload(a), text, sizeof(text)))

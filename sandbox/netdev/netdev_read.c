@@ -39,7 +39,7 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
         return 0;
     if (!sb_msg_ok(SB_LINK, h, h->nlmsg_len))
         return s->many
-                   ? 0 /* not a requested link */
+                   ? 0
                    : hw_fail(-EBADMSG, "the kernel describes a network device in a format that hawser does not know");
     if (s->j) {
         char buf[SB_MSG_MAX] __attribute__((aligned(8)));
@@ -139,7 +139,7 @@ static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
             if (mnl_attr_get_type(a) == IFA_FLAGS)
                 flags = mnl_attr_get_u32(a);
         }
-        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY; /* recreated from the address that it hides */
+        return m->ifa_family == AF_INET6 && flags & IFA_F_TEMPORARY;
     }
     if (kind == SB_ROUTE) {
         const struct rtmsg *m = mnl_nlmsg_get_payload(h);

@@ -48,7 +48,7 @@ static char *format_exact_list(const char *list)
     return list && *list && asprintf(&text, "=%s", list) >= 0 ? text : NULL;
 }
 
-/* Returns the one index that all RDMA devices of the plan share, or -1 if there is none. */
+/* Returns the GID index that all RDMA devices of the sandbox share, or -1 if there is none. */
 static int gid_index(const struct sbx_plan *p)
 {
     int index = -1;

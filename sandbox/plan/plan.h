@@ -12,7 +12,7 @@
 #define SBX_EXCLUDE_DEFAULT "^eth[0-9]+$" /* not applied to NICs next to a GPU */
 
 struct sbx_want {
-    /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1"; NULL for all suitable NICs */
+    /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1", or "none"; NULL for all suitable NICs */
     const char *nics;
     const char *only;      /* the tenant's choice among these, in the same form; NULL or "all" for all of them */
     const char *gpus;      /* GPUs to use, such as "0-3,6" or "none"; NULL or "all" for all */
@@ -20,7 +20,7 @@ struct sbx_want {
     const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
     /* peer that was asked for its NICs, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
     const char *peer;
-    const char *bootstrap; /* the address at which the nodes meet; its NIC stays outside; NULL if not specified */
+    const char *bootstrap; /* address at which the nodes meet; its NIC stays outside without force; NULL for none */
     bool require_ipv4;     /* treat a NIC without an IPv4 address as an error */
     bool force;            /* include NICs with a default route or the bootstrap address */
     bool keep_nics;        /* show every NIC's PCI device in sysfs, so that NCCL also sees unusable NICs */
@@ -29,7 +29,7 @@ struct sbx_want {
 struct sbx_plan_nic {
     const char *name;
     int net;           /* index in sbx_snapshot.net */
-    char why[SBX_WHY]; /* reason for leaving it out; "" if the sandbox gets it */
+    char why[SBX_WHY]; /* reason for leaving the NIC out; "" if the sandbox gets the NIC */
 };
 struct sbx_plan_rdma {
     const char *name;
@@ -41,7 +41,7 @@ struct sbx_plan_rdma {
 };
 struct sbx_plan_gpu {
     char at[HW_BDF_TEXT];
-    int ordinal, pci; /* ordinal is -1 if the GPU is not one of CUDA's */
+    int ordinal, pci; /* ordinal is the GPU's number in CUDA; -1 for a GPU of another vendor */
     char why[SBX_WHY];
 };
 
@@ -49,7 +49,7 @@ struct sbx_plan {
     struct sbx_plan_nic *nic;   /* one for each netdev of the snapshot, in the same order */
     struct sbx_plan_rdma *rdma; /* one for each RDMA device */
     struct sbx_plan_gpu *gpu;
-    const char **pci_why; /* by PCI device: why the sandbox's sysfs lacks it; NULL if it is included */
+    const char **pci_why; /* by PCI device: reason for leaving the device out of the sysfs; NULL if the sysfs has it */
     char **warning;
     size_t n_nic, n_rdma, n_gpu, n_warning;
     bool empty; /* no NIC and no RDMA device is left although that was not requested */

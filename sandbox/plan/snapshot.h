@@ -2,7 +2,7 @@
 /*
  * A snapshot: those parts of a machine's sysfs from which a sandbox's own sysfs is rebuilt, in one JSON file
  * (docs/sandbox.md). Paths are relative to /sys and canonical ("devices/pci0000:00/0000:00:01.0"). Contents are as in
- * the files, without the trailing newline.
+ * the files, without leading and trailing blanks and newlines.
  */
 #ifndef HW_SANDBOX_SNAPSHOT_H
 #define HW_SANDBOX_SNAPSHOT_H
@@ -53,11 +53,12 @@ struct sbx_netdev {
     char *path;
     int pci;                              /* index in sbx_snapshot.pci of the PCI function above it; -1 if none */
     char driver[SBX_NAME], bus[SBX_NAME]; /* of the interface's device, such as "virtio_net" and "virtio"; "" if none */
-    /* the interface that contains this one, and the first interface below this one; "" if none */
+    /* master contains this interface. over is the first interface below this one, if this one has no PCI function of
+     * its own. "" if there is none. */
     char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
     struct sbx_attrs attr; /* address, mtu, speed, flags, operstate, dev_port and others */
-    struct sbx_addr *addr; /* known only if sbx_snapshot.addresses */
+    struct sbx_addr *addr; /* known only if sbx_snapshot.addresses is set */
     size_t n_addr;
 };
 
@@ -79,7 +80,7 @@ struct sbx_port {
 
 struct sbx_rdma {
     char name[SBX_NAME], uverbs[SBX_NAME]; /* uverbs is "" if there is none */
-    char *path, *uverbs_path;              /* uverbs_path is "" if there is none */
+    char *path, *uverbs_path;              /* uverbs_path is NULL if there is none */
     int pci;                               /* index in sbx_snapshot.pci; -1 for a software device */
     struct sbx_attrs attr, uverbs_attr;    /* node_type, node_guid, board_id and others; dev and abi_version */
     struct sbx_port *port;
@@ -111,9 +112,9 @@ struct sbx_take {
 
 /* Takes a snapshot from root (hw_root_open()). The caller frees out, even after a failure. */
 int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take *opt);
-/* Reads again what changes when NICs move: the files of each NIC i with moved[i] set, and the GIDs of every RDMA
- * device. sysfs is a file descriptor of the sysfs of the NICs' current network namespace. An RDMA device that is not in
- * that sysfs has no GIDs afterwards. */
+/* Reads again the parts that change when NICs move: the files of each NIC i with moved[i] set, and the GIDs of every
+ * RDMA device. sysfs is a file descriptor of the sysfs of the NICs' current network namespace. An RDMA device that is
+ * not in that sysfs has no GIDs afterwards. */
 int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved);
 /* Writes the snapshot as JSON. */
 int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out);

@@ -19,11 +19,11 @@
 enum {
     MAX_FILE = 64 << 20,
     MAX_PCI = 8192,
-    MAX_DEVS = 4096, /* interfaces; RDMA devices */
+    MAX_DEVS = 4096, /* for interfaces, and for RDMA devices */
     MAX_PORTS = 255,
     MAX_GIDS = 4096, /* per port */
     MAX_ADDRS = 1024,
-    MAX_IDS = 65536, /* NUMA nodes; CPUs */
+    MAX_IDS = 65536, /* for NUMA nodes, and for CPUs */
     MAX_ATTRS = 1024,
     MAX_VALUE = 4096, /* bytes, a page */
     MAX_CONFIG = 4096,

@@ -251,7 +251,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     p->gid = alloc_snapshot_array(l.n, sizeof(*p->gid), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         struct sbx_gid *g = &p->gid[p->n_gid];
-        char text[64]; /* with the newline */
+        char text[64]; /* has space for the newline */
         uint64_t index;
         if (hw_text_u64(l.name[i], &index) < 0 || index > 65535)
             continue;

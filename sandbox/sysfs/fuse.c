@@ -90,7 +90,7 @@ static int on_open(const char *path, struct fuse_file_info *fi)
         return -ENOMEM;
     *h = (struct handle){n, -1};
     if (is_live(n)) {
-        /* the tree has each file at the host's path, so a link there is not followed */
+        /* the tree has each live file at the host's path, so a link there is not followed */
         h->fd = hw_root_fd(get_served_state()->host, O_RDONLY | O_NOFOLLOW, "sys%s", path);
         if (h->fd < 0) {
             int rc = h->fd;

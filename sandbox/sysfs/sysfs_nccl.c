@@ -3,8 +3,8 @@
  * Writes the file for NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL itself builds it from sysfs
  * and dumps it (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30). A switch is one element, so of each pair of bridges
  * on the path (a switch's upstream and downstream ports) the upper one represents both. Speed and width are the lower
- * of the device's maximum and that of the port above. NCCL treats empty values as unknown and determines missing values
- * itself (a GPU's compute capability, a NIC's number). NCCL drops a <net> whose name no network plugin reports.
+ * of the device's maximum and the maximum of the port above. NCCL treats empty values as unknown and determines missing
+ * values itself (a GPU's compute capability, a NIC's number). NCCL drops a <net> whose name no network plugin reports.
  */
 #include "sandbox/sysfs/sysfs.h"
 
@@ -15,7 +15,7 @@ struct xml {
     const struct sbx_snapshot *s;
     const struct sbx_plan *p;
     FILE *out;
-    bool *done; /* by PCI device: whether the device is written */
+    bool *done; /* by PCI device: whether the file gets an element for the device */
     int *up;    /* by PCI device: index of the element above it, or -1 for a CPU */
 };
 
@@ -44,7 +44,7 @@ static const char *get_pci_attr(const struct sbx_pci *d, const char *name)
     return v ? v : "";
 }
 
-/* Returns the lower of the values in the device's file and in that of the port above it, or "" if neither has a
+/* Returns the lower of the values in the device's file and in the file of the port above it, or "" if neither has a
  * number. */
 static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci *d, const char *file)
 {

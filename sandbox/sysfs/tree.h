@@ -10,7 +10,7 @@ enum sbx_kind { SBX_DIR, SBX_FILE, SBX_LINK };
 struct sbx_node {
     char *name;
     enum sbx_kind kind;
-    bool live;  /* FUSE serves the host's file instead of data */
+    bool live;  /* FUSE serves the host's file instead of data, unless sbx_fuse.host is -1 */
     char *data; /* contents of a file, or NUL-terminated target of a link */
     size_t n_data;
     struct sbx_node *up;     /* NULL for the root of the tree */

@@ -13,8 +13,9 @@
 
 #define MARK SBX_SYSFS_MARK
 
-/* A list of files with distinct contents. Thousands of files have identical contents, mainly those of unused GIDs. Each
- * later file with the same contents becomes a hard link to the first, which takes one system call instead of three. */
+/* A list of files with distinct contents. Thousands of files have identical contents, mainly the files of unused GIDs.
+ * Each later file with the same contents becomes a hard link to the first, which takes one system call instead of
+ * three. */
 struct same {
     const struct sbx_node *node;
     struct same *next;
@@ -201,7 +202,8 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     int root = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = root < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : put_all(t, root, part);
     hw_close(&root);
-    /* replaces nothing or an empty folder; otherwise exchanges both folders, and the old one is removed below */
+    /* If hawser wrote the folder that is there now, exchanges both folders, and the old one is removed below. Otherwise
+     * there is nothing, or an empty folder, which the rename replaces. */
     if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
         rc = hw_fail(-errno, "moving the new sysfs to %s: %s", dir, strerror(errno));
     if (rc < 0 || ours) {

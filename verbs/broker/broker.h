@@ -8,8 +8,8 @@
  * of the file only for a short time: it recognises the file by fstat(), and inotify reports when the file is closed.
  * The kernel then frees the objects of the file.
  *
- * Most requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that pin memory run in the
- * stub, which is a thread in the application (inject.h).
+ * Most requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that access the
+ * application's memory run in the stub, which is a thread in the application (inject.h).
  */
 #ifndef HW_VERBS_BROKER_H
 #define HW_VERBS_BROKER_H
@@ -39,7 +39,7 @@ extern const struct vb_kernel vb_kernel; /* the interface of the running kernel 
 
 struct vb_container {
     char id[128];
-    pid_t pid;    /* the process that gets the filter: the container's first process or that of an exec; 0 if unknown */
+    pid_t pid;    /* the process that gets the filter: the first process of the container or of an exec; 0 if unknown */
     int listener; /* listener of the seccomp filter; vb_serve() closes it */
     /* Socket on which the broker receives the listeners of further programs (join.h), or -1. vb_serve() closes it. */
     int join;

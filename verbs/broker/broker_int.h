@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that only the files of the broker share. */
+/* Declarations that the files of the broker share. */
 #ifndef HW_VERBS_BROKER_INT_H
 #define HW_VERBS_BROKER_INT_H
 
@@ -8,7 +8,7 @@
 #include "verbs/stub/inject.h"
 #include "verbs/stub/notify.h"
 
-/* Maximum number of device files that a container has open. inotify's queue holds 16384 events by default. */
+/* Maximum number of device files that a container may have open. inotify's queue holds 16384 events by default. */
 #define VB_OPENS_MAX  4096
 #define VB_CACHE      64 /* maximum number of cached descriptors; a power of two */
 #define VB_CACHE_NS   (50 * HW_MS)
@@ -37,7 +37,7 @@ struct vb_call {
     struct seccomp_notif n;
 };
 
-/* A device, with the rules for the container and its usage. Kept when the device is removed, because its contexts may
+/* A device, with the container's rules and usage. Kept when the device is removed, because contexts of the device may
  * still exist. */
 struct vb_slot {
     struct vb_device device;
@@ -71,8 +71,8 @@ struct vb_cached {
     uint64_t used;
 };
 
-/* A descriptor in a request. The request contains the application's number while it is checked, and the number of the
- * broker or the stub while it runs. */
+/* A descriptor in a request. The request contains the application's number for the descriptor while the broker checks
+ * the request, and the broker's or the stub's number while the request runs. */
 struct vb_swap {
     struct vb_attr *attr; /* attribute that contains the descriptor, or NULL */
     uint8_t *field;       /* otherwise: 4 bytes in a core part */
@@ -101,11 +101,13 @@ struct vb_worker {
     struct vb_job *running;
     int device;      /* the broker's descriptor of the device at VB_STUB_FD in the stub's table, or -1 */
     uint64_t used;   /* time when the device was last used */
-    unsigned given;  /* how many descriptors of a request are in the stub's table, after VB_STUB_FD */
+    unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
-    uint64_t looked; /* time of the stub's last call, or of the last check whether the stub is the only thread left */
-    bool unlimited;  /* the stub could lock memory without limit when it was injected (check_rights()) */
-    bool dropping;   /* the stub was told to drop this right */
+    uint64_t looked; /* time of the stub's last call, or of the last check by vb_workers_sweep() */
+    /* When the stub was injected, it could lock memory without limit, or its capabilities could not be read
+     * (check_rights()). */
+    bool unlimited;
+    bool dropping; /* the stub was told to drop this right */
 };
 
 struct vb_broker {
@@ -166,7 +168,7 @@ int vb_fetch_any(struct vb_broker *b, pid_t tid, int theirs);
  * to the same file. */
 void vb_cache_put(struct vb_broker *b, pid_t tid, int theirs, int mine, struct vb_context *c);
 /* Closes cached descriptors that have been unused for VB_CACHE_NS, or all except `but` (-1 for no exception) if all is
- * true. Also closes the device descriptors of idle stubs: all of them if all is true. */
+ * true. Also calls vb_workers_clear(). */
 void vb_cache_sweep(struct vb_broker *b, bool all, int but);
 
 /* open.c */
@@ -195,15 +197,15 @@ int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_reques
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
 /* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program no
- * longer waits, or the error that the program gets. The broker's descriptors are closed in any case; after an error
- * this also frees their objects. */
+ * longer waits, or the error that the program gets. The broker's descriptors are closed in any case. After an
+ * error, this close also frees their objects. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 
 /* kept.c */
 /* Keeps the result rc of r after the program was interrupted. */
 void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r, int rc);
-/* Answers a call with a kept result and returns true if the thread has repeated the same call. Otherwise returns false,
- * and destroys the object of any request whose result is kept for this thread. */
+/* Answers a call with a kept result and returns true if the thread has repeated the same call. Otherwise returns false.
+ * If a result of another request is then kept for this thread, destroys the object of that request. */
 bool vb_redeliver(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, int fd,
                   const struct vb_request *r);
 void vb_kept_sweep(struct vb_broker *b, bool all);
@@ -217,7 +219,7 @@ void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
  * unknown. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
-/* Destroys the object that r has created, if there is one. */
+/* Destroys the object that r has created, if there is one. A context or an object that is a file descriptor stays. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
@@ -227,7 +229,7 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
 /* Queues a copy of r for the stub. The notification is answered when the stub has run the copy and has copied the
- * results, or at once if the broker is out of memory or descriptors. */
+ * results, or earlier with an error. */
 void vb_run_in_stub(struct vb_broker *b, struct vb_worker *w, const struct vb_call *call, struct vb_context *c, int fd,
                     const struct vb_request *r, uint64_t ticket);
 /* Makes the program's stub copy the results of r, which ended with rc, to the program, and then answers the

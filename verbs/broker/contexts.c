@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies an open device file by the inode of its device node. Each open uses a node of its own, which is unlinked
- * at once, so its inode is unique, and stays the same after dup(), fork() and SCM_RIGHTS. When the last descriptor is
- * closed, the kernel deletes the inode, and inotify reports this. */
+/* Identifies an open device file by the inode of its device node. Each open uses a separate node, so no two open files
+ * have the same inode. The inode stays the same after dup(), fork() and SCM_RIGHTS. The node is unlinked at once. When
+ * the last descriptor is closed, the kernel therefore deletes the inode, and inotify reports this. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/stub/lookup.h"
 

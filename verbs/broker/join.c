@@ -54,8 +54,8 @@ static int fill_container_address(struct sockaddr_un *a, int dir, const char *id
     return n < (int)sizeof a->sun_path ? 0 : hw_fail(-ENAMETOOLONG, "the container name %s is too long", id);
 }
 
-/* Locks the container. Returns the lock's descriptor; the lock is released when it is closed. Checks that the locked
- * file is still the container's lock, because the previous holder may have removed the file. */
+/* Locks the container until the returned descriptor is closed, or fails with -errno. Checks that the locked file is
+ * still the container's lock, because the previous holder may have removed the file. */
 static int lock_container(int dir, const char *id, int ms)
 {
     char name[160];

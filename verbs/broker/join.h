@@ -29,8 +29,8 @@ void vb_join_answer(int reply, int rc); /* sends rc and closes reply */
  * the container has exited before the broker ended. Otherwise nothing is removed if the program for which the broker
  * was started is still running. */
 void vb_join_clean(const char *state_dir, const char *id, bool over);
-/* Returns true if the program for which the container's broker was started is still running. Use it after the broker
- * has ended. */
+/* Returns true if the program for which the container's broker was started is still running. Call this function only
+ * after the broker has ended. */
 bool vb_join_owned(const char *state_dir, const char *id);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * Compares a context's counts with the kernel's list of objects. The result of a request that ran in the stub is read
  * from registers of the application's process, and a seccomp filter of the application can answer instead of the
- * kernel. The broker therefore does not trust the result. A new MR is verified with QUERY_MR. After a failure to create
- * an object, a change of an MR, an MR that was not confirmed, or an unknown result, the kernel lists the context's
- * objects (INFO_HANDLES), and the counts are set to the kernel's numbers.
+ * kernel. The broker therefore does not trust the result. A new MR is verified with QUERY_MR. If the result is unknown,
+ * the creation of an object has failed, an MR may have changed, or a new MR was not confirmed, the broker lists the
+ * context's objects (INFO_HANDLES) and sets the counts to the kernel's numbers.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
@@ -89,8 +89,9 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     return rc;
 }
 
-/* The methods that destroy an object by its number. In all of them attribute 0 is the number. Some return counts of
- * unread events in attribute 1 (<rdma/ib_user_ioctl_cmds.h>). */
+/* The methods that destroy an object by its number. In all of them attribute 0 is the number. In some of
+ * them attribute 1 is a result with counts of the events that the kernel has reported
+ * (<rdma/ib_user_ioctl_cmds.h>). */
 static const struct {
     uint16_t object, method;
     uint16_t events; /* length of the result in bytes, or 0 for none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles descriptors in requests. While a request runs, the application's descriptors are replaced with those of the
- * broker or the stub. Descriptors that the kernel creates in the broker are moved to the application. */
+/* Handles descriptors in requests. While a request runs, the application's descriptors are replaced with descriptors
+ * of the broker or the stub. Descriptors that the kernel creates in the broker are moved to the application. */
 #include "verbs/broker/broker_int.h"
 
 #include <string.h>

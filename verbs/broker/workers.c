@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manages the work of stubs. A stub runs the requests that pin memory, and copies the results of all requests to the
- * application. Each address space of the application has at most one stub, which does one job at a time. */
+/* Manages the work of stubs. A stub runs the requests that access the application's memory, and copies the results of
+ * all requests to the application. Each address space of the application has at most one stub, which does one job at a
+ * time. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/policy/policy_int.h"
 
@@ -59,8 +60,7 @@ static void answer_job_error(const struct vb_job *j, int rc)
 }
 
 /* Drops a job that did not run or has an unknown result. The application gets the error rc. ran is true if the objects
- * of the request may exist. If the results cannot be copied because the process has ended, the objects stay in the
- * context. */
+ * of the request may exist. If the stub has ended before it copied the results, the objects stay in the context. */
 static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
 {
     if (!j->gives && ran) {
@@ -188,7 +188,8 @@ static int write_window_request(struct vb_worker *w, struct vb_job *j)
 }
 
 /* Installs the descriptors of a request in the stub's table, and writes the request with their new numbers to the
- * window. Fails with -ENOENT if the stub's call was interrupted; the stub will repeat it. */
+ * window. Fails with -ENOENT if the stub's call was interrupted (the stub will repeat the call), or with another
+ * -errno. */
 static int give_swaps(struct vb_worker *w, struct vb_job *j, struct vb_swaps *s)
 {
     int rc = 0;

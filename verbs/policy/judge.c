@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether a container may make a request. The table below has a row for each command that the schema does not
- * refuse; a command without a row is refused. The rules follow from what the kernel does with a command (uverbs_cmd.c
- * and uverbs_std_types_*.c in drivers/infiniband/core/ of Linux 6.12).
+ * refuse; a command without a row is refused. The rules depend on how the kernel executes a command (uverbs_cmd.c and
+ * uverbs_std_types_*.c in drivers/infiniband/core/ of Linux 6.12).
  *
  * For raw packet QPs, source QPNs, flows and controlled Q_Keys the kernel checks the capabilities of its caller, which
  * is the broker or the stub. These requests are therefore checked against the policy here.

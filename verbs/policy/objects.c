@@ -196,7 +196,7 @@ void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket
         remove_ended_object(o, r);
 }
 
-/* ---------------------------------------------------- what the kernel says */
+/* ---------------------------------------------------- the kernel's numbers */
 
 uint64_t vb_objects_count(const struct vb_objects *o, enum vb_type t)
 {

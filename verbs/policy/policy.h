@@ -40,8 +40,8 @@ struct vb_rules {
     bool any_pkey;
     uint16_t pkeys[32]; /* only the low 15 bits are compared */
     unsigned n_pkeys;
-    /* Stores the P_Key at an index of a port in *value. Returns 0 or -errno. Required unless any_pkey is set, because
-     * requests contain indices of P_Keys. */
+    /* Stores in *value the P_Key at this index of the port's table. Returns 0 or -errno. Required unless any_pkey is
+     * set, because requests contain indices of P_Keys. */
     int (*pkey)(void *arg, unsigned port, unsigned index, uint16_t *value);
     void *pkey_arg;
     uint32_t qp_types; /* bit t stands for enum ib_qp_type t (IB_QPT_RC 2, UC 3, UD 4, RAW_PACKET 8, XRC_INI 9, XRC_TGT

@@ -114,7 +114,7 @@ static inline bool vb_all_gids(const struct vb_rules *rules)
  * an address vector, is visible if all GIDs are allowed. */
 bool vb_gid_shows(const struct vb_rules *rules, uint64_t port, uint64_t index);
 
-/* Returns true if judge.c has a rule for the command. */
+/* Returns true if judge.c has a row for the command. */
 bool vb_judged(const struct vb_command *c);
 
 /* Returns true if an MR of the file is, was, or may have been pinned read-only. */

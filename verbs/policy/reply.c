@@ -48,7 +48,7 @@ static void cap_device_limit(uint32_t *n, uint64_t max)
 }
 
 /* Filters the replies to QUERY_DEVICE and EX_QUERY_DEVICE. The reply to QUERY_DEVICE is the first part of the reply to
- * EX_QUERY_DEVICE, and both may be shorter than the struct. */
+ * EX_QUERY_DEVICE, which may be truncated. */
 static void filter_device(const struct vb_rules *rules, struct vb_request *r)
 {
     struct ib_uverbs_ex_query_device_resp ex = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and checks a request. The checks follow those of the kernel: drivers/infiniband/core/uverbs_ioctl.c for the
- * header (ib_uverbs_ioctl()) and the attributes (uverbs_set_attr() and uverbs_process_attr()), and uverbs_cmd.c for the
- * core parts. */
+/* Copies and checks a request. The checks follow the kernel's checks: drivers/infiniband/core/uverbs_ioctl.c for
+ * the header (ib_uverbs_ioctl()) and the attributes (uverbs_set_attr() and uverbs_process_attr()), and uverbs_cmd.c for
+ * the core parts. */
 #include "verbs/schema/request.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>

@@ -14,10 +14,10 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 
 #define VB_ATTRS_MAX 64
-/* Limit for all inputs and outputs of a request, in bytes. QUERY_GID_TABLE needs 32 bytes for each of rxe's 1,024
- * entries. */
+/* Limit for the inputs and outputs of a request together, in bytes. QUERY_GID_TABLE needs 32 bytes for each of rxe's
+ * 1,024 entries. */
 #define VB_COPY_MAX 65536
-/* Largest size that vb_request_build() needs if split is 0, in bytes. */
+/* Size of `out` that is always enough for vb_request_build() if split is 0, in bytes. */
 #define VB_BUILD_MAX \
     (VB_COPY_MAX + sizeof(struct ib_uverbs_ioctl_hdr) + (VB_ATTRS_MAX + 1) * sizeof(struct ib_uverbs_attr))
 
@@ -35,8 +35,8 @@ struct vb_attr {
     struct ib_uverbs_attr raw; /* the application's attribute; short inputs, descriptors and results are updated here */
     const struct vb_attr_rule *rule; /* NULL if the attribute is not in the schema; such an attribute is optional, and
                                         vb_request_build() drops it */
-    uint32_t at;                     /* offset in vb_request.copy of the bytes, if `raw.data` is an address */
-    uint32_t len;                    /* number of those bytes; 0 if `raw.data` is the value itself */
+    uint32_t at;  /* offset of the attribute's bytes in vb_request.copy, if `raw.data` is an address */
+    uint32_t len; /* number of those bytes; 0 if `raw.data` is the value itself */
 };
 
 struct vb_request {
@@ -62,8 +62,8 @@ struct vb_request {
 typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
 
 /* Copies a request from the application and checks it. Returns 0, or the error that the application gets; hw_error()
- * then has the text for the log. After an error, only address, hdr and (if it was found) command of r are valid, and
- * after -EOPNOTSUPP or -EPROTONOSUPPORT also n and the first n raw attributes.
+ * then has the text for the log. After an error, only r->address, r->hdr and (if it was found) r->command are valid.
+ * After -EOPNOTSUPP or -EPROTONOSUPPORT, r->n and the first n raw attributes are valid too.
  * - EFAULT: The request or an input cannot be read, or the address and length of an output overflow.
  * - EINVAL: The request is malformed: a length is wrong, there are more than VB_ATTRS_MAX attributes, a mandatory
  *   attribute is missing, an attribute occurs twice, a reserved field of an attribute is not 0, or a number overflows.
@@ -82,8 +82,8 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
  * memory is not read again. */
 int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, void *arg);
 
-/* Returns the file descriptor in a VB_FD, VB_RAW_FD or VB_FD_NEW. The descriptor has 4 bytes in REG_DMABUF_MR and 8
- * bytes in other methods. */
+/* Returns the file descriptor in an attribute of kind VB_FD, VB_RAW_FD or VB_FD_NEW. The descriptor has 4 bytes in
+ * REG_DMABUF_MR and 8 bytes in other methods. */
 static inline int vb_attr_fd(const struct vb_attr *a)
 {
     return (int)(int32_t)a->raw.data;
@@ -102,8 +102,8 @@ int vb_request_number(const struct vb_request *r, const struct vb_number *n, uin
 /* Where vb_request_build() has put the parts of a request. */
 struct vb_layout {
     uint64_t header;                /* address of the header, for the ioctl() */
-    uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset in out of the output's bytes, or 0 */
-    uint32_t attr_at[VB_ATTRS_MAX]; /* by index in r->attr: offset in out of the attribute, or 0 if it was left out */
+    uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset of the output's bytes in out, or 0 */
+    uint32_t attr_at[VB_ATTRS_MAX]; /* by index in r->attr: offset of the attribute in out, or 0 if it was left out */
 };
 /* Rebuilds the request in out, which has cap bytes and will be at address `base` in the address space where the request
  * runs. The result consists of the header, the attributes of the schema and copies of their bytes, to which the
@@ -118,9 +118,9 @@ struct vb_layout {
  *
  * All further outputs are in the second part, where the application can replace them. A replacement does no harm if the
  * output is mandatory, because the kernel looks for missing attributes before it executes a request. The only optional
- * output that may be there is UHW_OUT of INVOKE_WRITE. All other attributes of INVOKE_WRITE are then before split (if
- * necessary with an empty UHW_IN), so that any replacement is either a duplicate, which the kernel refuses, or unknown
- * to the kernel.
+ * output that may be there is UHW_OUT of INVOKE_WRITE. The ids of all other attributes of INVOKE_WRITE are then before
+ * split (if necessary with an empty UHW_IN), so that any replacement is either a duplicate, which the kernel refuses,
+ * or unknown to the kernel.
  *
  * Fails with -EOPNOTSUPP if split is not 0 and a request other than INVOKE_WRITE has several optional outputs, and with
  * -E2BIG if cap or split is too small. */

@@ -4,9 +4,9 @@
  * INVOKE_WRITE, with the kinds and lengths of their attributes, and the fields that contain memory addresses. Commands
  * that are marked VB_REFUSED, or are not in the schema, fail with EOPNOTSUPP.
  *
- * Sources: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/ib_user_ioctl_verbs.h> and each driver's *-abi.h.
- * drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel show which bytes the kernel reads and
- * writes.
+ * Sources: <rdma/ib_user_ioctl_cmds.h>, <rdma/ib_user_verbs.h>, <rdma/ib_user_ioctl_verbs.h> and each driver's ABI
+ * header. drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel show which bytes the kernel reads
+ * and writes.
  *
  * For some requests the kernel checks the capabilities of the calling process: CAP_NET_RAW for raw packet QPs, flows
  * and Q_Keys with the high bit set, and CAP_SYS_RAWIO for mlx5's WQs with IB_WQ_FLAGS_DELAY_DROP. Here the caller is
@@ -39,7 +39,7 @@ struct vb_attr_rule {
                           -EOPNOTSUPP) */
     bool driver;       /* UHW_IN or UHW_OUT, with the lengths of struct vb_driver_part */
     bool memory;       /* the value is an address of memory to pin; makes the request VB_MEMORY */
-    uint32_t min, max; /* limits of len, in bytes; max 0 means the same as min, UINT32_MAX any length that fits */
+    uint32_t min, max; /* limits of len, in bytes; max 0 means min, and UINT32_MAX means no limit */
     const char *name;  /* for example "REG_DMABUF_MR_FD" */
 };
 extern const struct vb_attr_rule vb_write_attrs[]; /* attributes of INVOKE_WRITE */
@@ -145,7 +145,7 @@ struct vb_driver {
 /* Returns a command of the schema, or NULL if the schema lacks it. `command` is ignored unless (object, method) is
  * INVOKE_WRITE. */
 const struct vb_command *vb_schema(uint16_t object, uint16_t method, uint32_t command);
-/* Returns the i-th command of the schema, or NULL after the last command. Used by documentation and tests. */
+/* Returns the i-th command of the schema, or NULL after the last command. */
 const struct vb_command *vb_schema_at(unsigned i);
 const struct vb_driver *vb_driver(uint32_t id);   /* returns NULL if the schema lacks the driver */
 const struct vb_driver *vb_driver_at(unsigned i); /* returns NULL after the last driver */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of drivers, from each driver's <rdma/NAME-abi.h> and from the fields that its kernel code reads. Some
- * lengths are from newer kernels than the installed headers. An older kernel accepts trailing zeros in a longer input,
- * and writes less to a longer output.
+ * The drivers' parts of commands, from each driver's ABI header and from the fields that its kernel code reads. Some
+ * lengths come from kernels that are newer than the installed headers. An older kernel accepts trailing zeros in a
+ * longer input, and writes less to a longer output.
  *
  * Only mlx5 pins the program's memory when it creates a queue. The queues of efa, rxe and siw are in memory of the
  * kernel or the device, which programs map with mmap(). irdma looks up the address of a queue among MRs of a special

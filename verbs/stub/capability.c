@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command of `hawser verbs run` is in the machine's mount namespace and runs as root unless --user is given. A
+ * A command of `hawser verbs run` has access to the machine's files and runs as root unless --user is given. A
  * capability is dropped if the command could use it to bypass the filter or to attack the broker, the agent or anything
  * that they depend on. test_verbs_capability.c tries most of these attacks. The other capabilities are kept.
  */
@@ -24,7 +24,7 @@ static const struct vb_capability table[] = {
     LEAVES(CAP_SETUID, "it can change to a user that may open device nodes, or to the user of a broker, which it can then end"),
     STAYS(CAP_SETPCAP), /* allows only changes to the securebits, the bounding set, and the capabilities within this set */
     LEAVES(CAP_LINUX_IMMUTABLE, "it can remove the append-only flag from the audit file, or make files of the broker immutable"),
-    STAYS(CAP_NET_BIND_SERVICE), /* ports below 1024, which broker and agent do not use */
+    STAYS(CAP_NET_BIND_SERVICE), /* allows ports below 1024, which the broker and the agent do not use */
     STAYS(CAP_NET_BROADCAST), /* the kernel never checks it */
     LEAVES(CAP_NET_ADMIN, "it can change the host's NICs, routes and addresses, and thereby the GIDs that are made from the addresses"),
     LEAVES(CAP_NET_RAW, "it can send raw packets to destinations that the policy forbids"),

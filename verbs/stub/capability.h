@@ -8,8 +8,8 @@
 
 struct vb_capability {
     const char *name;
-    const char *leaves; /* what a command could do with the capability, or NULL if `hawser verbs run` keeps it */
-    bool container;     /* also possible from within a container in the host's user namespace */
+    const char *leaves; /* attack for which a command could use the capability; NULL if `hawser verbs run` keeps it */
+    bool container;     /* the attack is also possible from a container in the host's user namespace */
 };
 
 /* Returns the entry of a capability, or NULL if the capability is not in this table. */

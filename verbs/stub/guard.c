@@ -67,7 +67,7 @@ int vb_guard_fds(unsigned from, int *keep, unsigned n)
     return 0;
 }
 
-/* Keeps the capabilities of the table and those in keep. Fails with -EPERM if a capability of the table is missing. */
+/* Keeps the capabilities in the table and in keep. Fails with -EPERM if a capability in the table is missing. */
 static int keep_needs(uint64_t keep)
 {
     uint64_t had = 0;

@@ -28,8 +28,8 @@
  *
  * Neither process is in a Landlock domain. Whatever its capabilities, a process in a domain may trace only processes in
  * this domain or a nested one, and the same limit applies to reading their memory and fetching their descriptors
- * (hook_ptrace_access_check() in security/landlock/task.c). Broker and tracer must do all of this to processes of
- * containers. Instead, the broker's filter allows no system call that opens or changes files by path.
+ * (hook_ptrace_access_check() in security/landlock/task.c). The broker and the tracer must do all of this to
+ * processes of containers. Instead, the broker's filter allows no system call that opens or changes files by path.
  *
  * The agent has no seccomp filter, because its brokers and their tracers would inherit it. The kernel allows
  * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (check_ptrace_options() in kernel/ptrace.c). Without this
@@ -53,12 +53,12 @@ int vb_guard_serving(uid_t uid);
  * make are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's
  * audit log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
  *
- * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in its PID
- * namespace, which are only those of the container if the container has a separate PID namespace. The attacker can also
- * send requests to the tracer. */
+ * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in the broker's
+ * PID namespace. If the container has a separate PID namespace, these are only the container's processes. The attacker
+ * can also send requests to the tracer. */
 int vb_guard_calls(void);
 /* Drops from all capability sets of the calling process, including the bounding set, the capabilities by which a
- * program in the machine's mount namespace could bypass the filter or attack the broker (capability.c). Sets
+ * program with access to the machine's files could bypass the filter or attack the broker (capability.c). Sets
  * no_new_privs. */
 int vb_guard_command(void);
 /* Changes to user uid and drops all capabilities. The process gets the groups of user `name`, or only gid if name is

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stub is a thread in the application's process that works for the broker. It runs the requests that pin memory.
+ * The stub is a thread in the application's process that works for the broker. It runs the requests that access the
+ * application's memory.
  * The application can change neither the code of the stub nor the requests, because both are in pages of a memfd that
  * is sealed against writes, and the mapping of these pages is protected. This memory is called the window. The stub has
  * a separate descriptor table, which is empty at first, and blocks all signals.
@@ -74,7 +75,8 @@ void vb_tracer_end(struct vb_tracer *t);
  * to send with the query, or -1. *fd is set to the descriptor in the answer, which the caller owns, or -1.
  *
  * Fails with -ETIMEDOUT if there is no answer within VB_INJECT_MS. An application can cause this with a path on a file
- * system that it serves, which delays only its container. Fails with -EIO if the process has ended. */
+ * system that it serves, which delays only its container. Fails with -EIO if the process has ended, or with another
+ * -errno if the query cannot be sent. */
 int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, struct vb_found *f, int *fd);
 
 struct vb_stub {
@@ -102,7 +104,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
 /* Injects a stub into the address space of the thread that waits in notification n on listener. Only this thread is
  * stopped. It makes the system calls for the injection and then repeats its call, which causes a new notification. n is
  * answered in any case. Other threads can make the injection fail but cannot exploit it, because everything is verified
- * after the window is sealed.
+ * after the window is protected.
  *
  * Returns 0 if the stub is running; its first notification will follow. Otherwise the thread's call has failed with the
  * returned error:
@@ -133,7 +135,7 @@ int vb_stub_park(struct vb_stub *s, const struct seccomp_notif *n, int64_t *resu
  * process has interrupted the end of a stub, and the call must be answered with VB_STUB_QUIT again. A program that
  * imitates such a call gets this value too. */
 bool vb_stub_is_left(const struct seccomp_notif *n);
-/* A copy of n bytes from offset `from` (at least VB_REPLY_AT) of the window's file to address `to` of the
+/* A copy of n bytes from offset `from` (at least VB_REPLY_AT) in the window's file to address `to` in the
  * application. */
 struct vb_copy {
     uint64_t to, n, from;

@@ -35,12 +35,12 @@ extern enum vb_hold vb_inject_hold;
 void vb_window_close(struct vb_window *w); /* closes the descriptors but keeps the mapping */
 void vb_window_drop(struct vb_window *w);  /* closes the descriptors and removes the mapping */
 /* Verifies that the mappings at `window` in the thread's process are the parts of w. Fails with -EPROTO if they are
- * not. If flags is true, also verifies that they are sealed by mseal() ("sl" in smaps). */
+ * not, or with another -errno. If flags is true, also verifies that they are sealed by mseal() ("sl" in smaps). */
 int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool flags);
 
-/* Time limit of an injection, and of a query to the tracer, in ms. During an injection, thread and tracer wait for each
- * other about fifty times, which takes seconds if twenty other threads are runnable. The broker and all requests of the
- * container wait meanwhile. */
+/* Time limit of an injection, and of a query to the tracer, in ms. During an injection, the thread and the tracer wait
+ * for each other about fifty times, which takes seconds if twenty other threads are runnable. The broker and all
+ * requests of the container wait meanwhile. */
 #define VB_INJECT_MS 10000
 
 /* Maximum number of injections at a time: the one that the broker waits for, and those with a thread that does not
@@ -53,7 +53,7 @@ enum {
     VB_FAILED, /* set by the tracer: the injection was undone, and the thread has got the error or repeats its call */
     VB_CANCELLED, /* set by the broker: the injection must be undone */
 };
-/* State of an injection, in memory that broker and tracer share. */
+/* State of an injection, in memory that the broker and the tracer share. */
 struct vb_shared {
     _Atomic uint32_t state; /* one of the values above; a futex */
     _Atomic uint32_t busy;  /* 1 until the tracing process has ended; a futex */
@@ -64,8 +64,8 @@ struct vb_shared {
 };
 void vb_shared_set(_Atomic uint32_t *word, uint32_t value); /* sets the futex and wakes its waiters */
 /* Makes the tracer begin the injection into the thread that waits in n. *out shows the progress, and belongs to the
- * tracer while (*out)->busy is 1. Fails with -EAGAIN if too many injections have not ended, and with -EIO if the tracer
- * has ended. */
+ * tracer while (*out)->busy is 1. Fails with -EAGAIN if too many injections have not ended, with -EIO if the tracer
+ * has ended, or with another -errno. */
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
                     struct vb_shared **out);
 /* Runs the tracing process, a child of parent. wall is true if the window is protected by the application's filter. */

@@ -95,8 +95,8 @@ static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 /* ---- opens -------------------------------------------------------------------------------------------- */
 
 /* Resolves the application's path in the application's root. Stores the device number if the path is a character
- * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If it is a device node
- * that could not be resolved here, that open fails, because the node's mount has nodev. */
+ * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If the path is a device
+ * node that could not be resolved here, that open fails, because the node's mount has nodev. */
 static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
@@ -158,7 +158,8 @@ static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
 }
 
 /* Returns the lowest descriptor from VB_FD_FIRST to VB_FD_LAST that the thread does not have open. If the thread opens
- * this descriptor meanwhile, the device replaces it, as dup2() would. Fails with -EMFILE if none is free. */
+ * this descriptor meanwhile, the device replaces it, as dup2() would. Fails with -EMFILE if none is free, or with
+ * another -errno. */
 static int free_number(pid_t tid)
 {
     char path[64];
@@ -171,7 +172,7 @@ static int free_number(pid_t tid)
     return -EMFILE;
 }
 
-/* Watches a node with inotify. When the last name, descriptor and mapping of the inode no longer exist, the kernel
+/* Watches a node with inotify. When no name, descriptor or mapping of the inode is left, the kernel
  * evicts the inode and always reports IN_IGNORED (fsnotify_destroy_marks() in fs/notify/mark.c). Other events are not
  * needed. */
 static int watch_device_node(const struct vb_lookups *l, int fd)
@@ -257,7 +258,7 @@ static bool is_alone(pid_t tgid, pid_t tid)
             seen = true;
             continue;
         }
-        /* The first thread of a process stays a zombie until the last thread exits. */
+        /* If the first thread of a process has exited, it stays a zombie until the last thread exits. */
         char state = read_thread_state(tgid, e->d_name);
         alone = state == 0 || state == 'Z' || state == 'X';
     }

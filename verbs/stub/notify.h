@@ -19,8 +19,8 @@ int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
  * process. */
 bool vb_notify_valid(int listener, uint64_t id);
-/* Makes the call return `value` if rc is 0, or otherwise fail with rc or -rc, whichever is negative. Fails with -ENOENT
- * if the call no longer waits. */
+/* Makes the call return `value` if rc is 0, or fail with the errno |rc| otherwise. Fails with -ENOENT if the call no
+ * longer waits, or with another -errno. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
 /* Lets the kernel execute the call. Use it only if a change of the arguments in memory by the application does no
  * harm. */
@@ -31,7 +31,7 @@ int vb_notify_give(int listener, uint64_t id, int fd, int at, bool cloexec, bool
 /* Enables synchronous wake-up, which needs Linux 6.6. Fails with -EINVAL on older kernels. */
 int vb_notify_sync(int listener);
 
-/* Reads n bytes of the application's memory. Fails with -EFAULT if not all of them can be read, with -ESRCH if the
+/* Reads n bytes of the application's memory. Fails with -EFAULT if fewer bytes can be read, with -ESRCH if the
  * thread has died, or with another -errno. The data may be from another process unless the notification is still valid
  * afterwards. A slow page, for example on a file system that the application serves, delays the caller. The broker
  * never writes to the application's memory; the stub does (inject.h). */

@@ -133,8 +133,8 @@ static int create_window_memfd(const char *name, size_t size)
     return rc;
 }
 
-/* Maps the parts of the window and the space for results consecutively and writable, and seals the memfds. Afterwards
- * no process can create a writable mapping of the fixed part, write() to it, or remove pages from it. */
+/* Maps the parts of the window and the space for results to copy, consecutively and writable, and seals the memfds.
+ * Afterwards no process can create a writable mapping of the fixed part, write() to it, or remove pages from it. */
 static int map_and_seal(struct vb_window *w, int fixed)
 {
     w->mine = mmap(NULL, VB_MINE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -214,7 +214,7 @@ struct seen {
 };
 enum { PARTS = 3 };
 
-/* Returns which part of the window at address `at` the mapping s is, or PARTS if it is none of them. */
+/* Returns which part of the window at address `at` the mapping s is, or PARTS if s is not a part. */
 static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
 {
     const struct seen parts[PARTS] = {
@@ -240,8 +240,8 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { QUERY_READ = 1, QUERY_WRITE = 2, QUERY_EXEC = 4, QUERY_SHARED = 8 };
 
-/* Verifies the parts of the window with PROCMAP_QUERY. Fails with -EPROTO if a part is wrong, and with -ENOTTY if the
- * kernel lacks the query. */
+/* Verifies the parts of the window with PROCMAP_QUERY. Fails with -EPROTO if a part is wrong, with -ENOTTY if the
+ * kernel lacks the query, or with another -errno. */
 static int ask_maps(const struct vb_window *w, int maps, uint64_t at)
 {
     const uint64_t begin[PARTS] = {at, at + VB_WINDOW_CODE, at + VB_WINDOW_SPLIT};
