@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks hawserd by clients that know its documents and have its socket: random messages and file descriptors, users
- * with false identities, and endless connections, while hawserd is killed again and again. Usage: test_hawserd_attack
- * [SECONDS [SEED]]
+ * Attacks hawserd with clients that know its protocol and can use its socket: random messages and file descriptors,
+ * users with false identities, and endless connections, while hawserd is killed again and again. Usage:
+ * test_hawserd_attack [SECONDS [SEED]]
  */
 #include "client.h"
 #include "net.h"
@@ -407,8 +407,8 @@ static void users(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* Starts a process of that user that opens as many connections as possible and keeps them until it is killed. Returns
- * their number. */
+/* Starts a process of that user that opens more connections than a user may have, and keeps those that it gets until it
+ * is killed. Returns their number. */
 static unsigned take_places(uid_t uid, pid_t *pid)
 {
     const gid_t group = 4242;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the verbs broker with hostile programs, and with those that die. verbs_fake.c replaces the RDMA kernel. */
+/* Tests the verbs broker with hostile programs, and with programs that die. verbs_fake.c replaces the RDMA kernel. */
 #include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"

@@ -8,7 +8,7 @@
 
 #include <rdma/mlx5-abi.h>
 
-/* What each needs of the driver's part: addresses at its beginning, everything else 0. */
+/* The driver's part of each request: addresses at its beginning, everything else 0. */
 union app_uhw {
     struct {
         uint64_t buf_addr, db_addr;

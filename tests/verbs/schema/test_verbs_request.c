@@ -296,7 +296,7 @@ static void recorded(void)
 }
 
 /* ---- requests put together by hand ----
- * After what rdma-core 44 and the kernel's headers say of drivers whose devices are not here: no recordings. */
+ * They follow rdma-core 44 and the kernel's headers, for drivers of which there are no recordings. */
 
 /* Takes a request, and rebuilds it both ways. */
 static bool taken(struct memory *m, const struct ask *a, enum vb_where where, const char *what)
