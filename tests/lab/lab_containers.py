@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests two nodes of a lab, some of whose NICs have no partner on the other node (TAP). `hawser` asks the other node for
-its NICs. The NICs that both nodes have are moved into a container on each node, and a transfer between the two containers
-is verified."""
+"""Tests two nodes of a lab, some of whose NICs have no partner on the other node (TAP). `hawser` asks the other node
+for its NICs. The NICs that both nodes have are moved into a container on each node, and a transfer between the two
+containers is verified."""
 import os
 import re
 import signal

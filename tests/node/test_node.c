@@ -359,7 +359,7 @@ static const char *broken(const struct hw_node *n, const struct hw_plan *p, bool
         least = HW_MIN(least, users);
         most = HW_MAX(most, users);
     }
-    /* on a flat node, every NIC serves a GPU, and their numbers of GPUs differ by at most 1, or 2 if uneven */
+    /* on a flat node, every NIC serves a GPU; NICs' numbers of GPUs differ by at most 1, or 2 if they must differ */
     if (flat && (least == 0 || most - least > 1 + (p->n_gpus % n->n_netdev != 0)))
         return "shared unevenly";
     for (size_t k = 0; k < p->n_gpus; k++) {

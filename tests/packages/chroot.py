@@ -65,8 +65,8 @@ def find_mirror():
 
 def make_archive(suite, what, contents, hooks, files):
     """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Makes it again if
-    `contents` or the hooks differ from those of the last time. files: the hooks find them in /packages of the tree, which
-    is removed afterwards."""
+    `contents` or the hooks differ from those of the last time. files: the hooks find them in /packages of the tree,
+    which is removed afterwards."""
     CACHE.mkdir(parents=True, exist_ok=True)
     archive, stamp = CACHE / f"{suite}-{what}.tar", CACHE / f"{suite}-{what}.stamp"
     want = hashlib.sha256("\0".join([contents, *hooks]).encode()).hexdigest()
