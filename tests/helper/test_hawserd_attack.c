@@ -70,7 +70,7 @@ static int odd_connection(void)
     union hw_addr to = net_address("10.9.0.2", 9999, 0), from = net_address("10.9.0.1", 0, 0);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(fd, &from.sa, hw_addr_len(&from)) < 0 || connect(fd, &to.sa, hw_addr_len(&to)) < 0)
-        return fd; /* there are more connections than ports */
+        return fd; /* no port is left */
     int there = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     switch (dice(8)) {
     case 0:

@@ -11,7 +11,7 @@
 #define LENGTH  (20u << 10)
 #define SPANS   300
 #define POISON  WORLD_POISON /* what the application writes to its own memory: no transferred byte has this value */
-#define AFTER   0x3c         /* likewise, for its local memory */
+#define AFTER   0x3c         /* what it writes instead to an operation's local memory, except a write's */
 #define STEPS   250000
 #define DRAIN   60000
 

@@ -254,7 +254,7 @@ static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const st
     for (uint64_t i = 0; i < n && a->is.held; i++)
         a->from[(a->sent + i) % SIM_HELD] = piece->ptr + i;
     a->sent += n;
-    if (c->closed[!side]) { /* and nothing arrives */
+    if (c->closed[!side]) { /* what was sent does not arrive */
         a->delivered += n;
         return (int64_t)n;
     }

@@ -16,8 +16,8 @@
 struct rail {
     double rate;     /* bytes/s */
     uint64_t rtt;    /* ns */
-    uint64_t change; /* from this time on, ns, .. */
-    double later;    /* .. this is its rate; 0: does not change */
+    uint64_t change; /* time (ns) from which .. */
+    double later;    /* .. this is its rate; 0: it does not change */
     struct hw_rate learned;
     uint64_t in_flight, free_at; /* time at which the last byte so far leaves */
     uint64_t carried;

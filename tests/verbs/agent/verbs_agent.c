@@ -61,7 +61,7 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
     case PID:
         return getpid();
     case FDS:
-        return proc_entries("/proc/self/fd") - 1; /* without its own */
+        return proc_entries("/proc/self/fd") - 1; /* without the one that reads the folder */
     case NODE:
         return node(o->node_dir);
     case CAPS:
@@ -349,7 +349,7 @@ bool prog_go(const struct prog *p)
 int prog_exit(struct prog *p)
 {
     int status = -1;
-    struct pollfd f = {.fd = p->told}; /* its end is closed when it exits */
+    struct pollfd f = {.fd = p->told}; /* the program's exit closes the other end */
     (void)prog_go(p);                  /* unless it has already run */
     if (poll(&f, 1, SECONDS * 1000) == 1) {
         status = reap(p->pid);

@@ -163,7 +163,7 @@ static int storm(void *arg)
         while ((rc = app_pd_free(fd, pd)) == -EINTR)
             fake->number[1]++;
         if (rc == -ENOENT)
-            fake->number[2]++; /* it was freed */
+            fake->number[2]++; /* the interrupted call had freed it */
         else
             must(rc == 0);
     }

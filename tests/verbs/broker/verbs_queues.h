@@ -32,7 +32,7 @@ extern const struct app_queue {
     bool channel;         /* it takes a channel */
 } app_queues[APP_QUEUES]; /* CREATE_CQ is the first */
 int app_queue_destroy(int fd, uint16_t object, uint32_t number);
-int app_queue_resize(int fd, uint32_t number, uint64_t address); /* resizes a CQ to 32 */
+int app_queue_resize(int fd, uint32_t number, uint64_t address); /* resizes a CQ to 32 entries */
 
 /* include/rdma/ib_verbs.h: IB_MR_REREG_TRANS, IB_MR_REREG_ACCESS */
 #define REREG_TRANS  1u
