@@ -11,7 +11,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("HAWSER_PACKAGES_CACHE") or ROOT / ".cache/packages")
-LIMIT = 300  # limit of one command, in seconds
+LIMIT = 300  # default limit of one command, in seconds
 DEVICES = "null zero full random urandom tty"
 # New mount, PID and network namespaces: nothing that a package starts survives, and nothing is downloaded.
 ENTER = f"""

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from tap import done, ok, skip  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT = 60  # limit of one command, in seconds
+LIMIT = 60  # default limit of one command, in seconds
 NIXL = re.findall(r'"([0-9.]+)"', (ROOT / "nixl/tried.h").read_text(encoding="utf-8"))[-1]
 NO_TOOLS = 77  # exit status of wheel.py
 # The libraries of glibc and gcc, which manylinux_2_28 has, and those that the wheel contains.
