@@ -61,7 +61,7 @@ class Node:
                     self.put(f"sys/devices/system/cpu/cpu{c}/topology/{file}", value)
 
     def finish(self):
-        """Writes the configuration space of every device, last because a bridge's has the buses below it."""
+        """Writes the configuration space of every device, last because a bridge's contains the buses below it."""
         if not self.full:
             return
         for address, (kind, cls, vendor, device, speed, lanes) in self.pcie.items():

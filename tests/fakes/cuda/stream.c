@@ -36,7 +36,7 @@ struct CUevent_st {
     struct CUevent_st *next;
     CUcontext ctx;
     bool timed, dead;
-    unsigned refs; /* its records in streams that have not come to them */
+    unsigned refs; /* records of it that streams have not reached */
     uint64_t records, reached, ns;
 };
 
