@@ -3,7 +3,6 @@
 """Tests bench/rivals (TAP): the contents of the receiver's memory decide the result, whatever the contender reports. A
 contender that hangs or dies only loses its own figure. Medians and ratios are right. Then measures hawser, if NIXL's
 wheel is available.
-where NIXL's wheel can be had.
 Usage: rivals.py BUILD SANITIZERS"""
 import json
 import os

@@ -62,8 +62,7 @@ static void wait_for(CUstream stream, CUevent event)
     cuda(stream_wait_event(stream, event, 0), "making a stream wait");
 }
 
-/* Starts about 10 ms of work, or more if preparing takes longer, so that work that is started meanwhile waits for it
- * and then runs without gaps. */
+/* Starts `hold` long copies, so that work that is started meanwhile waits for them and then runs without gaps. */
 static void hold(struct bench *b, CUstream stream)
 {
     must(hw_cuda_enter(b->s));

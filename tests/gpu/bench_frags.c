@@ -6,7 +6,7 @@
  * the fragments are pages of 4096 bytes and 50 % otherwise, and 64 fragments within 10 us.
  *   bench_frags FILE...
  *   bench_frags --check FILE...   checks the bytes only
- * The list of one chunk keeps the GPU busy for a microsecond, and its memory fits into its cache. For the rates, the
+ * The list of one chunk keeps the GPU busy for a microsecond, and its memory fits into the GPU's cache. For rates, the
  * list is therefore repeated, each time with another part of a pool and another destination, until there is 1 GiB to
  * gather.
  */
@@ -31,7 +31,7 @@ struct list {
     uint64_t bytes, pool; /* pool: bytes of the pages up to the last one used */
 };
 
-struct many { /* repeated lists */
+struct many { /* a repeated list */
     struct hw_frag *frag;
     size_t n, times;
     uint64_t bytes;
@@ -132,7 +132,7 @@ static void start(struct hw_gather *g, const struct bench *b, const struct hw_fr
     }
 }
 
-/* Starts the fragments like the transport: the fragments of one call are a batch. */
+/* Starts the fragments in the batches in which the transport started them. */
 static void start_recorded(struct hw_gather *g, const struct bench *b, const struct list *l, const struct hw_frag *frag,
                            uint64_t *started)
 {
@@ -204,9 +204,9 @@ static double gather_rate(struct bench *b, const struct list *l, const struct ma
 
 enum what { FEW, RECORDED, WHOLE, COPY };
 
-/* Returns the microseconds by the host's clock from the call that starts the work to the call that finds its end, each
- * time with different memory. The work is 64 fragments, a chunk in the recorded batches, a chunk at once, or a copy of
- * as many bytes by the driver. */
+/* Returns the median, and stores the 99th percentile, of the microseconds by the host's clock from the call that starts
+ * the work to the call that finds its end. The work is 64 fragments, a chunk in the recorded batches, a chunk at once,
+ * or a copy of as many bytes by the driver. Successive rounds use different memory. */
 static double latency(struct bench *b, const struct list *l, const struct many *m, enum what what, double *p99)
 {
     enum { TIMES = 1000, WARM = 50, N = 64 };

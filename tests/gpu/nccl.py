@@ -28,7 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SIZES = "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB"
 SMALL = 64 << 10  # up to this size latency counts, and from 1 MiB on throughput
 TUNED = 1.1  # times the speed of the best tuned NET/Socket
-DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # times the default's speed, at 256 MiB
+DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # times the default's speed, from 256 MiB on
 LIMIT = 0.9  # share of the rate of plain sockets from which loopback is the limit
 
 

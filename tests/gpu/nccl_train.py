@@ -222,8 +222,8 @@ def plugin_folder(a):
 
 
 def launch(a, network, world, folder, fault=None):
-    """Returns (results, error, logs), of which the first or the second is None. With the fault "killed", no results are
-    needed, but all ranks except the killed one must end."""
+    """Returns (results, error, logs), of which the first or the second is None. With the fault "killed", the results
+    are the ranks' exit statuses."""
     with tempfile.TemporaryDirectory() as d:
         if folder and network == "hawser":  # NCCL 2.27.3 to 2.29.7 look for this after their last communicator has ended
             os.symlink(f"{folder}/libnccl-net-hawser.so", f"{d}/libnccl-net.so")

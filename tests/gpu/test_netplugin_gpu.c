@@ -46,7 +46,7 @@ struct shared {
     int rc;
 };
 
-/* Runs the other process, which has memory with a pattern, and waits until it is ended. */
+/* Runs the other process: on request, shares memory with a pattern, then waits to be killed. */
 static void sharer(int fd)
 {
     const struct hw_space *s;

@@ -66,9 +66,9 @@ def gpus_of(snapshot):
 
 
 def own_numa(s, gpus):
-    """In a guest, no device has a NUMA node. Then assigns all devices to the first NUMA node. It must exist in the
-    kernel: with another one, NCCL asks NVIDIA's driver for memory there, and the driver looped forever while holding
-    its lock (580.159.04), so that no program could use a GPU any more."""
+    """If no GPU has a NUMA node, as in a guest, assigns all devices to the machine's first one. With a node that the
+    kernel does not have, NCCL asks NVIDIA's driver for memory there, and the driver (580.159.04) loops forever while it
+    holds its lock, so that no program can use a GPU any more."""
     if all(g["files"].get("numa_node", "-1") == "-1" for g in gpus):
         for x in s["pci"]:
             x["files"]["numa_node"] = str(s["numa"][0]["node"])
@@ -131,7 +131,7 @@ def enter(folder):
 
 
 def may_enter(folder):
-    """Returns None if such a mount namespace is possible, or the reason why not."""
+    """Returns None if enter(folder) is possible, or the reason why not."""
     try:
         r = subprocess.run(["test", "-e", "/sys/.hawser-sysfs"], preexec_fn=lambda: enter(folder))
         return None if r.returncode == 0 else "the rebuilt tree is not on /sys in the mount namespace"
@@ -218,7 +218,7 @@ def each_under_its_own(name, root, added, others, gpu, rank):
 
 
 def same_as_ours(root, ours, added, rank):
-    """Compares with the XML that `hawser sandbox sysfs --nccl-topo` makes of the same plan."""
+    """Compares NCCL's XML with the one that `hawser sandbox sysfs --nccl-topo` makes of the same plan."""
     mine, its = ways(ours, "net"), ways(root, "net")
     check(set(mine) == set(its) and len(mine) == len(added), f"filter on: rank {rank}: NICs hang as `hawser sandbox sysfs --nccl-topo` says", f"{sorted(mine)}, NCCL: {sorted(its)}")
     a, b = links(ours), links(root)

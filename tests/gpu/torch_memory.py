@@ -128,8 +128,8 @@ def check_alloc(p):
 
 
 def check_streams(p):
-    """The content is produced in a separate stream after about a second of work, and the caller waits only for that
-    stream."""
+    """The content is produced in a separate stream after half a second of work or more, and the caller waits only for
+    that stream."""
     torch = p.torch
     side = torch.cuda.Stream(p.near_gpu)
     source = torch.zeros(16 << 20, dtype=torch.uint8, device=p.near_gpu)

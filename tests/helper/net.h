@@ -9,7 +9,7 @@
 bool net_make(void);
 /* Sets net.ipv4.ip_local_port_range. */
 void net_ports(unsigned from, unsigned to);
-/* v6 is 1 for the address of an IPv6 socket that uses IPv4. */
+/* v6: 1 for an IPv4-mapped IPv6 address. */
 union hw_addr net_address(const char *text, unsigned port, int v6);
 int net_server(void);
 /* Ends a connection with a reset, and closes its socket. */

@@ -191,7 +191,7 @@ static void start_server(int pipe_to)
         _exit(1);
     snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev);
     int rc = mount("hawserd-test", dir, "fuse", MS_NOSUID | MS_NODEV, options);
-    pid_t opener = rc < 0 ? -1 : fork(); /* this process answers its opens */
+    pid_t opener = rc < 0 ? -1 : fork(); /* this process answers the child's opens */
     if (opener == 0) {
         char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0}, c = 0;
         struct iovec iov = {.iov_base = &c, .iov_len = 1};
@@ -207,7 +207,7 @@ static void start_server(int pipe_to)
         *h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(h), &fd, sizeof(fd));
         (void)sendmsg(pipe_to, &m, 0);
-        _exit(0); /* hangs while closing it */
+        _exit(0); /* hangs in closing the file */
     }
     close(pipe_to);
     if (opener < 0) {

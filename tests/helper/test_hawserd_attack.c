@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks hawserd by clients that know its documents and have its socket: random messages and file descriptors, users
- * with false identities, and endless connections, while hawserd is killed again and again. Usage: test_hawserd_attack
- * [SECONDS [SEED]]
+ * Attacks hawserd with clients that know its protocol and can use its socket: random messages and file descriptors,
+ * users with false identities, and endless connections, while hawserd is killed again and again. Usage:
+ * test_hawserd_attack [SECONDS [SEED]]
  */
 #include "client.h"
 #include "net.h"
@@ -70,7 +70,7 @@ static int odd_connection(void)
     union hw_addr to = net_address("10.9.0.2", 9999, 0), from = net_address("10.9.0.1", 0, 0);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(fd, &from.sa, hw_addr_len(&from)) < 0 || connect(fd, &to.sa, hw_addr_len(&to)) < 0)
-        return fd; /* there are more connections than ports */
+        return fd; /* no port is left */
     int there = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     switch (dice(8)) {
     case 0:
@@ -407,8 +407,8 @@ static void users(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* Starts a process of that user that opens as many connections as possible and keeps them until it is killed. Returns
- * their number. */
+/* Starts a process of that user that opens more connections than a user may have, and keeps those that it gets until it
+ * is killed. Returns their number. */
 static unsigned take_places(uid_t uid, pid_t *pid)
 {
     const gid_t group = 4242;

@@ -35,7 +35,7 @@ static struct {
     enum fake_like like;
     bool used[LOCS];
     int between; /* number of rules added (or, if negative, removed) between the count and the list */
-    int times;   /* how many times; -1: each time, alternately */
+    int times;   /* how many times this happens; -1: each time, with the sign of `between` alternating */
     unsigned asked;
 } R;
 

@@ -103,7 +103,7 @@ static void end(struct hd_state *s)
     hd_state_free(s);
 }
 
-/* Handles reports until the kernel has sent one, for at most ms. */
+/* Handles reports until no rule is left, for at most ms. */
 static void take_reports(struct hd_state *s, int ms)
 {
     struct pollfd p = {.fd = K.events, .events = POLLIN};
@@ -315,7 +315,7 @@ static void lost_reports(int l)
     end(&s);
 }
 
-/* Tries all ways to get the port, which must fail. */
+/* Tries to get the port in all ways. Returns a bit for each way that succeeds; none may. */
 static unsigned victims(unsigned port)
 {
     unsigned got = 0;
@@ -335,7 +335,7 @@ static unsigned victims(unsigned port)
     return got;
 }
 
-/* All ports except one are in use, so the next connection gets that one. */
+/* The range of local ports has only one port, so the next connection gets it. */
 static void ports(int l)
 {
     struct hd_state s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sends file descriptors on which system calls wait to the real program over its socket, from a user whom the policy
+ * Sends the real program, over its socket, file descriptors on which system calls wait, from a user whom the policy
  * allows and from one whom it does not. hawserd must serve others, end when asked to, and be able to start again.
  * Usage: test_hawserd_hang HAWSERD
  */

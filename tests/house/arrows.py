@@ -81,7 +81,7 @@ def check(root, file):
 
 
 def folders(root):
-    """Returns the folders below the root that have sources, without build folders of any name."""
+    """Returns the folders in the root, except hidden ones and build folders of any name."""
     return [d for d in root.iterdir() if d.is_dir() and not d.name.startswith((".", "build")) and not (d / "meson-private").exists()]
 
 

@@ -79,8 +79,8 @@ def list_known():
 
 
 def find_unknown(known, text):
-    """Yields the options of a command line that `hawser` does not have. A command within a command (lab exec, trace)
-    has its own options."""
+    """Yields the commands and options of a command line that `hawser` does not have. A command within a command (lab
+    exec, trace) has its own options."""
     for part in re.split(r"&&|;|\||\s--\s", re.sub(r"'[^']*'", "X", text)):
         words = part.split()
         at = [i + 1 for i, w in enumerate(words[:-1]) if w == "hawser" and re.fullmatch(r"[a-z][a-z-]+", words[i + 1])]
@@ -177,7 +177,8 @@ class Runner:
         return None
 
     def goes_on(self, p, good):
-        """Waits until good() returns true. Returns true if the command has not ended then."""
+        """Waits until good() returns true, the command ends, or PATIENCE is over. Returns true if good() does and the
+        command is still running."""
         end = time.monotonic() + PATIENCE
         while not good() and p.poll() is None and time.monotonic() < end:
             time.sleep(0.05)

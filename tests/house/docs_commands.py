@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists where each command of README.md and docs/*.md is run. A new or changed command in a page needs a row here.
 
-HERE: docs.py runs the command. `where`: this machine, or node a or b of a lab (a prompt `node1$` or `node2$` says so by
-itself).
-      `swap`: what is replaced first, so that the command takes a second or meets what this machine has. `ends`: the command
-      goes on until it is interrupted. `status`: what it may end with.
-BY:   a test runs the command. The words tell it from others in the test's source; docs.py looks for them.
-NOT:  nobody runs the command, and why."""
+HERE: docs.py runs the command. `where`: "here" for this machine, "" if the prompt (`node1$` or `node2$`) names a node.
+      `swap`: replacements that make the command take a second, or suit this machine. `ends`: the command continues
+      until it is interrupted. `status`: the exit statuses that are right.
+BY:   a test runs the command. docs.py looks for the words in the test's source, where they distinguish the command.
+NOT:  nothing runs the command, for the reason given."""
 from typing import NamedTuple
 
 

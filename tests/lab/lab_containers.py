@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two nodes of a lab, some of whose NICs have no partner on the other node. The tools query each other's NICs. The NICs
-that both nodes have are moved into a container on each node, and a transfer between the two containers is verified
-(TAP)."""
+"""Tests two nodes of a lab, some of whose NICs have no partner on the other node (TAP). `hawser` asks the other node
+for its NICs. The NICs that both nodes have are moved into a container on each node, and a transfer between the two
+containers is verified."""
 import os
 import re
 import signal
@@ -82,7 +82,7 @@ for n in 1 2 3; do {HAWSER} validate 198.18.$n.2 --nic eth$n --size 1MiB || exit
     ok(r.stdout.count("Success: 4 / 4\n") == 3, "validate between the containers, over each NIC", r)
     used = re.findall(r"^# (\S+) .*-> .*?(\S+), \d+ channels?$", r.stdout, re.M)
     ok(r.returncode == 0 and sorted(set(used)) == [(n, n) for n in ("eth1", "eth2", "eth3")], "bench between the containers, over three NICs", r)
-    # one server has the channels of validate and of bench, and a signal ends it
+    # the same server has served validate and bench
     ok(stop(box) == 0, "the server in b's container ends")
     for node, last in (("a", 4), ("b", 3)):
         there = run(node, "ls", "/sys/class/net").stdout.split()

@@ -56,7 +56,7 @@ class Lab:
         return self.lab("exec", node, "--", *argv)
 
     def bench(self, to, *argv):
-        """Runs a short bench from a to an address of b. Returns the result and its seconds."""
+        """Runs a short bench from a to an address of b. Returns the result, with its duration as `seconds`."""
         begin = time.monotonic()
         r = self.run(HAWSER, "bench", to, "--json", "-", "--size", "4MiB", "--iters", "8", *argv)
         r.seconds = time.monotonic() - begin

@@ -160,7 +160,7 @@ static int lines_with(const char *path, const char *text, const char *after)
     return n;
 }
 
-/* Counts what exists of a lab: files, mounts, and the name that every process in it has. */
+/* Counts what exists of a lab: files, mounts, and sockets with its name. */
 static int remains(const char *lab)
 {
     char text[96];
@@ -442,8 +442,8 @@ static pid_t keeper_of(const char *lab)
     return c.pid;
 }
 
-/* Returns the process that delays a lab's packets: in root's lab the process in its switch, otherwise the child of the
- * lab's process. */
+/* Returns the process that delays a lab's packets: for root, the one in the network namespace of the lab's switch;
+ * otherwise, the child of the lab's process. */
 static pid_t relay_of(const char *lab)
 {
     char path[96], line[256];
@@ -517,7 +517,7 @@ static void test_relay(void)
     server = start_server(one, "b");
     ok(relay > 0 && server > 0 && !talks(one, "a", "198.18.0.2"), "nothing comes through");
     stop(server);
-    if (hw_netns_privileged()) /* nothing else keeps the nodes, as after a crash, except the relay */
+    if (hw_netns_privileged()) /* as after a crash: the nodes go, and only the relay remains */
         for (int node = 'a'; node <= 'b'; node++) {
             char ns[64];
             snprintf(ns, sizeof(ns), "hawser-%s-%c", one, node);
@@ -586,7 +586,7 @@ static void test_race(void)
     is_int(lost, 2 * rounds, "and two are told that there is one already");
 }
 
-/* A killed lab's process leaves its lab's programs behind. */
+/* Tests that down ends the programs of a lab whose process was killed. */
 static void test_keeper(struct hw_lab_info *info)
 {
     is_int(up(one, 28, 1), 0, "up");

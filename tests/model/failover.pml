@@ -87,7 +87,7 @@ byte gen[4];   /* newest generation that was started */
 byte asked[4]; /* newest generation that was requested */
 byte peers[4]; /* generation of the peer's last word, if that is gen; else 0 */
 byte truth[4]; /* the real generation of that word */
-byte ahead[4]; /* generation of a last word on one that this side has not started, or 0 */
+byte ahead[4]; /* a generation that this side has not started, but has the peer's last word on; or 0 */
 
 /* For rail r. */
 byte hand[2];   /* the handshake */
@@ -107,7 +107,7 @@ byte count[2 * GENS]; /* 0 again once the sender no longer needs it */
 byte sent[2];
 byte place[2]; /* place of the watched parcel among these; 0: not there */
 byte said[2];  /* number that the sender knows to have arrived */
-byte got[2];   /* number that the receiver, which is up, has got */
+byte got[2];   /* number that the receiver has got, while it is up */
 
 byte where = WAITING;
 bit delivered;

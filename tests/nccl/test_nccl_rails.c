@@ -5,8 +5,8 @@
  * determine the speed. A NIC that goes down in the middle is not needed. Without any NIC there is an error in time.
  *   test_nccl_rails PLUGIN
  *   test_nccl_rails PLUGIN N    a measurement (bench/nccl_faults): N faults of each kind during messages in both
- *   directions,
- * and the longest times without a message. HAWSER_NCCL_NEAR=1: over the NIC of a device
+ *                               directions, and the longest times without a message. With HAWSER_NCCL_NEAR=1, the
+ *                               messages use the NIC of a device
  */
 #include "tests/nccl/driver/driver.h"
 
@@ -53,7 +53,8 @@ static int w_fd;
 
 /* ---- in a node ------------------------------------------------------------------------------------------------- */
 
-/* Reads how many bytes the NICs have sent, which is the tenth number in the kernel's lines. */
+/* Subtracts tx from the bytes that the NICs have sent, so that a second call gives the bytes since the first one. The
+ * tenth number in the kernel's lines counts these bytes. */
 static void count(uint64_t tx[NICS])
 {
     char line[512];

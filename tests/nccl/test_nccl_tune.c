@@ -36,8 +36,7 @@ __attribute__((format(printf, 5, 6))) static void logger(ncclDebugLogLevel level
     va_end(ap);
 }
 
-/* Runs fn in a child whose environment has no variables of hawser or NCCL except `vars`. The child's exit status is the
- * result. */
+/* Runs fn in a child whose environment has only PATH and `vars`. Returns fn's result. */
 static bool in_child(bool (*fn)(void), const char *const *vars)
 {
     int status = 0;
@@ -387,7 +386,7 @@ static size_t ring_limit(ncclFunc_t func, size_t ranks)
     return bytes;
 }
 
-/* The bytes of a step decide, at most 128 KiB. */
+/* Tests that a ring keeps its low-latency protocols while its steps have at most 128 KiB. */
 static bool grows_with_ranks(void)
 {
     const ncclFunc_t pieces[] = {ncclFuncAllReduce, ncclFuncAllGather, ncclFuncReduceScatter};

@@ -50,7 +50,7 @@ class Agent:
                                           self.descs(remote_base, remote_pairs), remote, notif)
 
     def finish(self, handle, wait_s=WAIT_S):
-        """Checks the transfer until it has ended. Returns its state, or the name of the exception."""
+        """Checks the transfer until it ends or wait_s is over. Returns its state, or the name of the exception."""
         until, state = time.monotonic() + wait_s, "PROC"
         while state == "PROC" and time.monotonic() < until:
             try:
@@ -70,7 +70,7 @@ class Agent:
         return state
 
     def notes(self, remote, n=1, wait_s=WAIT_S):
-        """Returns the next n notifications of a remote agent."""
+        """Returns the next n notifications of a remote agent, or fewer if no more come within wait_s."""
         until = time.monotonic() + wait_s
         while len(self.kept.get(remote, [])) < n and time.monotonic() < until:
             for name, texts in self.agent.get_new_notifs().items():
@@ -81,7 +81,7 @@ class Agent:
 
 
 class Peer:
-    """An agent in another process (nixl_peer.py), which executes lines."""
+    """An agent in another process (nixl_peer.py), which obeys ask()."""
 
     def __init__(self, name, size=1 << 20, **config):
         script = pathlib.Path(__file__).with_name("nixl_peer.py")

@@ -22,7 +22,7 @@ def start(*argv):
 
 
 def check_processes(what, *processes):
-    """All processes must succeed, and print all texts in SAYS."""
+    """All processes must succeed, and together print all texts in SAYS."""
     said = ""
     try:
         for p in processes:

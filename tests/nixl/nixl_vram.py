@@ -90,7 +90,7 @@ def make_content(seed):
 
 
 def serve_agent(gpu):
-    """Runs the other process, which executes lines of JSON."""
+    """Runs the other process, which executes commands, each a line of JSON."""
     me = Agent("far", gpu)
     print(json.dumps({"metadata": me.agent.get_agent_metadata().hex(), "base": me.base}), flush=True)
     for line in sys.stdin:

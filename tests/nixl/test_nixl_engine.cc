@@ -1,7 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0 Tests the NIXL backend through its ABI alone, without NIXL in the process: the
-// test calls it as NIXL does. There are two\nengines, one of them in a child process, which can be stopped and killed.
-// Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO in a child process, which can be stopped and killed. Usage:
-// test_nixl_engine LIBPLUGIN_HAWSER.SO
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tests the NIXL backend through its ABI alone, without NIXL in the process: the test calls it as NIXL does. There are
+ * two engines, one of them in a child process, which can be stopped and killed.
+ * Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO
+ */
 #include "base/sanitizers.h"
 #include "nixl/abi.h"
 #include "nixl/blob.h"
@@ -160,7 +162,7 @@ void check_requests(const Pair &p)
     p.e->releaseReqH(r);
 }
 
-/* Returns the average duration of a check in nanoseconds, of the best of ten rounds, since the machine may be busy. */
+/* Returns the average duration of a check in nanoseconds in the fastest of ten rounds, as the machine may be busy. */
 uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
 {
     constexpr int n = 20000;
@@ -213,7 +215,7 @@ std::string move_away(std::string info)
     return info.replace(64, sizeof(addresses), reinterpret_cast<const char *>(addresses), sizeof(addresses));
 }
 
-// Returns the number of threads other than this one that do not block a signal that is meant for the program.
+/* Returns the number of threads, without the main one, that do not block SIGTERM. */
 int count_open_threads()
 {
     int n = 0;

@@ -359,7 +359,7 @@ static const char *broken(const struct hw_node *n, const struct hw_plan *p, bool
         least = HW_MIN(least, users);
         most = HW_MAX(most, users);
     }
-    /* on a line, a NIC is next to at most one GPU more than its share, at each end */
+    /* on a flat node, every NIC serves a GPU; NICs' numbers of GPUs differ by at most 1, or 2 if they must differ */
     if (flat && (least == 0 || most - least > 1 + (p->n_gpus % n->n_netdev != 0)))
         return "shared unevenly";
     for (size_t k = 0; k < p->n_gpus; k++) {
@@ -467,7 +467,7 @@ static void bend(const char *path)
         break;
     case 3:
         if (symlink(target[rnd(HW_ARRAY_LEN(target))], path) < 0)
-            break; /* "" is not a valid target: delete it instead */
+            break; /* "" is not a valid target: the file stays deleted */
         break;
     default: {
         FILE *f = fopen(path, "w");
@@ -520,7 +520,7 @@ static void bent(const char *name, unsigned rounds)
        rounds, served, notes, refused);
 }
 
-/* Resolves a path with ".." while something else is renamed, which makes the kernel return EAGAIN (openat2(2)). */
+/* Resolves a path with ".." while something else is renamed, which can make the kernel return EAGAIN (openat2(2)). */
 static void renames(void)
 {
     char a[128], b[128], stays[128], link[160], text[64];

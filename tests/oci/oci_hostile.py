@@ -323,7 +323,7 @@ def verbs_notes(host):
             was = file.read_text()
             refused(spec(), was, f"{what}, a forged note")
 
-    # the true record, and others that name it
+    # the true record, and other configurations that name it
     file.write_text(json.dumps(config))
     r = verbs()
     true = json.loads(file.read_text())

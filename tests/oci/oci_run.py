@@ -151,8 +151,8 @@ class Runtime:
         return r
 
     def config(self, script, annotations=None, hooks=None, args=()):
-        """Writes a bundle whose program is a shell script, on the host's own programs. hooks: hawser's path for
-        createRuntime, which gets args."""
+        """Writes a bundle whose program is a shell script, which uses the host's programs. hooks: the program of the
+        createRuntime hook, if there are to be hooks. Both hooks get args."""
         bind = [d for d in ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/etc/libibverbs.d") if os.path.isdir(d) and not os.path.islink(d)]
         c = {"ociVersion": "1.0.2",
              "process": {"user": {"uid": 0, "gid": 0}, "args": ["/bin/sh", "-c", script], "cwd": "/",
@@ -365,7 +365,7 @@ def hostile(rt, host):
     c["linux"]["uidMappings"] = c["linux"]["gidMappings"] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
     for k in ("bounding", "effective", "permitted"):
         c["process"]["capabilities"][k].append("CAP_NET_ADMIN")
-    # as another user, it sees only those programs and files of the host that everyone may read
+    # The container's root is another user of the host, and sees only what everyone may read.
     for d in (host.tmp, rt.bundle):
         os.chmod(d, 0o755)
     f.write_text(json.dumps(c))

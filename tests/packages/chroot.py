@@ -11,7 +11,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("HAWSER_PACKAGES_CACHE") or ROOT / ".cache/packages")
-LIMIT = 300  # limit of one command, in seconds
+LIMIT = 300  # default limit of one command, in seconds
 DEVICES = "null zero full random urandom tty"
 # New mount, PID and network namespaces: nothing that a package starts survives, and nothing is downloaded.
 ENTER = f"""
@@ -64,9 +64,9 @@ def find_mirror():
 
 
 def make_archive(suite, what, contents, hooks, files):
-    """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Makes it again if the
-    inputs differ from those of the last time. files: the hooks find them in /packages of the tree, which is removed
-    afterwards."""
+    """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Makes it again if
+    `contents` or the hooks differ from those of the last time. files: the hooks find them in /packages of the tree,
+    which is removed afterwards."""
     CACHE.mkdir(parents=True, exist_ok=True)
     archive, stamp = CACHE / f"{suite}-{what}.tar", CACHE / f"{suite}-{what}.stamp"
     want = hashlib.sha256("\0".join([contents, *hooks]).encode()).hexdigest()
@@ -107,7 +107,7 @@ class Tree:
         """Boots the tree's systemd, which runs the script as a unit and ends. Returns the exit status and the script's output."""
         shutil.copy(script, self.root / "boot.sh")
         unit = self.root / "etc/systemd/system/hawser-test.service"
-        # IgnoreOnIsolate=, no ordering: the script starts and stops other units.
+        # Ordered only after basic.target, because the script starts and stops other units.
         unit.write_text("[Unit]\nAfter=basic.target\n[Service]\nType=oneshot\nStandardOutput=file:/boot.out\nStandardError=inherit\n"
                         f"TimeoutStartSec={limit}\nEnvironment=HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8\n"
                         "ExecStart=/bin/sh /boot.sh\nExecStopPost=/bin/systemctl --no-block exit 0\n[Install]\nWantedBy=multi-user.target\n",
@@ -117,7 +117,7 @@ class Tree:
         (wants / unit.name).symlink_to(f"../{unit.name}")
         name = f"hawser-test-{os.getpid()}"
         status, text = run(["unshare", "--mount", "sh", "-ec", BOOT, "boot", self.root, name], limit=limit + 30)
-        # systemd-nspawn also makes one in the hierarchy that version 1 keeps for systemd.
+        # systemd-nspawn also makes a cgroup of this name in the hierarchy that version 1 keeps for systemd.
         for left in pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}"):
             run(["find", left, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"])
         out = self.root / "boot.out"

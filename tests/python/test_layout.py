@@ -23,7 +23,7 @@ UNUSED = {"hawser_connect_start": "its completion would need a place among the p
 
 
 def declarations(text):
-    """Returns function name -> declaration without names of arguments, comments and blanks."""
+    """Returns function name -> declaration, without comments and blanks, and with the types that the cdef uses."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"^\s*#.*$", " ", text, flags=re.M).replace("HAWSER_API", " ")
     text = re.sub(r"\benum hawser_mem_kind\b", "int", text)

@@ -20,7 +20,7 @@ class Tool:
         self.program, self.tmp, self.n = program, tmp, 0
 
     def __call__(self, *argv, env=None):
-        """Runs `hawser sandbox ARGV...`, without NCCL's variables in the environment."""
+        """Runs `hawser sandbox ARGV...`, without the variables of NCCL, runsc and hawser in the environment."""
         base = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RUNSC_", "HAWSER_"))}
         return subprocess.run([self.program, "sandbox", *map(str, argv)], capture_output=True, text=True, timeout=60,
                               env={**base, **(env or {})})

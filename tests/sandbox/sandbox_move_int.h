@@ -11,7 +11,8 @@ struct nlmsghdr;
 int sm_must(int rc, const char *what, int line);
 #define MUST(x) sm_must((x), #x, __LINE__)
 
-/* Returns an empty request with a header of its kind, to which *extra (a pointer to a pointer) is set. */
+/* Returns a request with an empty header of `head` bytes for its type. extra points to a pointer, which is set to that
+ * header. */
 struct nlmsghdr *sm_request(char buf[1024], uint16_t type, uint16_t flags, size_t head, void *extra);
 
 /* Reports what sandbox_move_extra.c finds for the devices of the calling thread's namespace, a line each. */

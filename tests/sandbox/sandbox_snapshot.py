@@ -24,7 +24,7 @@ def read(p):
 
 
 def holds(t, root):
-    """Tests that every file of the node's PCI, network and RDMA devices is in the snapshot unchanged."""
+    """Tests that the snapshot has all PCI, network and RDMA devices of the node, with their files' contents unchanged."""
     s = t.snapshot(root)
     ok(s["schema"] == "hawser-snapshot" and s["version"] == 1 and not s["addresses"] and s["gids"], "schema and version")
     sys_ = root / "sys"

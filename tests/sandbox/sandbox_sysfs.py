@@ -186,8 +186,7 @@ def lstopo(root):
 
 
 def shape(o, gone, nets):
-    """Returns an hwloc object and what is below it, without its numbers of objects, and without what the plan left
-    out."""
+    """Returns an hwloc object and the objects below it, without their indexes, and without what the plan left out."""
     attrs = {k: v for k, v in o.attrib.items() if k not in ("gp_index", "id")}
     info = sorted((i.get("name"), i.get("value")) for i in o.findall("info") if i.get("name") not in ("hwlocVersion", "ProcessName"))
     below = [shape(c, gone, nets) for c in o.findall("object")

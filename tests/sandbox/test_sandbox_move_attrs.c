@@ -154,7 +154,7 @@ static int bpf(int cmd, union bpf_attr *a)
     return rc < 0 ? -errno : rc;
 }
 
-/* Loads a program that passes all packets, or (drop) drops them. */
+/* Loads a program that returns this verdict for every packet. */
 static int load_program(uint32_t type, int verdict)
 {
     struct bpf_insn code[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = verdict},

@@ -175,7 +175,7 @@ static int move(void)
     return sm_move(&box, "n0=x,mv0", false);
 }
 
-/* Restores after any failure: as often as necessary, without further failures, but at most twice. */
+/* Restores after any failure, with one call and without further failures. Returns whether all is as it was. */
 static bool back(const char *when, long at)
 {
     int rc = sm_restore(NULL);
@@ -190,7 +190,8 @@ static bool back(const char *when, long at)
     return same;
 }
 
-/* Does the same with call number `at` of a move. Returns the number of calls; *bad counts failures. */
+/* Moves with the failure at call number `at`, and then restores. Returns the number of calls; *bad counts failed
+ * checks. */
 static long one_move(enum how how, long at, int *bad)
 {
     sm_logged[0] = 0;

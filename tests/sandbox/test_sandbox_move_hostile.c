@@ -208,7 +208,7 @@ static void test_swapped(char *was)
     sm_ns_drop(&nest);
 }
 
-/* Starts a process in n that does something until it is killed. */
+/* Starts a process in n that calls fn(other) until it is killed. */
 static pid_t start_tenant(const struct sm_ns *n, void (*fn)(const struct sm_ns *other), const struct sm_ns *other)
 {
     struct stat a, b;

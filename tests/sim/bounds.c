@@ -86,7 +86,7 @@ void bounds_watch(struct world *w, int side, struct bounds_op *b, const struct h
     bool off = atomic_load(&op->off);
     if (p->dead || world_is_still(w, side))
         return;
-    /* deadlines are checked when their tick is over, which is long past if the clock has jumped */
+    /* a deadline is checked at the end of its tick; if the clock has jumped meanwhile, it is checked after the jump */
     if (!off && b->deadline != HW_NEVER && now > HW_MAX(b->deadline + HW_TICK, w->resumed) + turns)
         sim_fail(w->s, "the deadline of an operation of node %d passed %llu us ago, and it is not called off", side,
                  (unsigned long long)((now - b->deadline) / 1000));

@@ -3,13 +3,13 @@
 
 #include "wire/wire.h"
 
-/* One at a time, because session operations have no argument but the peer. */
+/* There is only one liar, because session operations have no argument but the peer. */
 static struct {
     struct sim *s;
     struct hw_session_ops ops;
 } liar;
 
-/* Returns another number in its place: near it, of another magnitude, or any. */
+/* Returns a number in place of n: near n, of another magnitude, or a small random one. */
 static uint64_t change_number(struct sim *s, uint64_t n)
 {
     switch (sim_random(s, 6)) {
@@ -55,7 +55,7 @@ static void lie_in_control(struct sim *s, struct hw_link_out *out)
     hw_control_encode(out->ext, &h);
 }
 
-/* Changes a number of 4 or 8 bytes in the extension of another frame. */
+/* Changes a number of 4 or 8 bytes in the extension of a frame that is no control message. */
 static void lie_in_extension(struct sim *s, struct hw_link_out *out)
 {
     uint32_t words = HW_MIN(out->ext_len, 48u) / 4, i = words ? (uint32_t)sim_random(s, words) : 0;

@@ -31,9 +31,9 @@ enum { T_CHUNK = 1, T_CONFIRM, T_LAST };
 
 struct op {
     bool used, off, revoked; /* off: cancelled. revoked: the receiver has revoked the memory */
-    bool read; /* off: memory that was sent by reference may still be read, for each link and generation .. */
-    uint64_t let_go[SLOTS]; /* .. this many bytes */
-    uint32_t let_go_gen[SLOTS];
+    bool read; /* off: links may still read the source, which was sent by reference; link k does not any more .. */
+    uint64_t let_go[SLOTS];     /* .. once it has released this many bytes .. */
+    uint32_t let_go_gen[SLOTS]; /* .. or has another generation */
     uint32_t serial;
     uint32_t len, cut, confirmed; /* bytes */
     uint32_t under_way;           /* chunks that a link has, or that wait to be sent again */
@@ -60,7 +60,7 @@ struct slot {
     bool tell_confirm, tell_last;
     bool placing;                  /* a frame is between place() and its end */
     uint32_t in_serial, in_offset; /* of the incoming chunk */
-    bool in_scratch; /* it goes to scratch: the liar's memory, whose operations end early, is not checked */
+    bool in_scratch; /* it goes to scratch: what the liar receives, whose peer's operations may end early */
     uint8_t scratch[OP_MAX];
 };
 
@@ -456,7 +456,7 @@ static void post_op(struct world *w, struct node *n)
     }
 }
 
-/* The operation's memory belongs to the application again once no link reads it: it overwrites the source. */
+/* Once no link reads the operation's source, it belongs to the application again, which overwrites it. */
 static void take_source_back(struct world *w, struct node *n, struct op *op)
 {
     for (uint32_t k = 0; k < w->slots; k++) {

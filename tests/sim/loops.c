@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three loops that post tasks to each other and set timers, driven in a random order with random budgets. Checks: a
- * posted task runs once for all posts before it began; tasks posted by one side run in that order; timers fire
- * once, never early, in order, and not after they were stopped; a loop correctly reports when it has something to do.
+ * posted task runs once for all posts before it began; tasks run in the order in which one side posted them; timers
+ * fire once, never early, in order, and not after they were stopped; a loop correctly reports when it has something to
+ * do.
  */
 #include "core/loop.h"
 #include "sim.h"

@@ -18,8 +18,8 @@
 #define ALL_FEATURES ((1u << SIM_FEATURES) - 1)
 #define REPLAYED     64 /* one seed in this many is run twice, to check that it replays exactly */
 
-/* Every fourth seed has all features, or all except the liar, which hides other faults; the others have subsets, in
- * which single features show more. */
+/* Of four seeds, one has all features, and one has all except the liar, which hides other faults. The other two have
+ * random subsets, in which single features show more. */
 static uint32_t pick_features(uint64_t seed)
 {
     struct sim s = {.state = seed ^ 0x5eed};
@@ -49,13 +49,13 @@ static void run_schedule(struct sim *s)
     }
 }
 
-/* Returns the same schedule in its initial state. */
+/* Returns a schedule in its initial state, with no limits. */
 static struct sim make_schedule(uint64_t seed, uint32_t features)
 {
     return (struct sim){.seed = seed, .features = features, .most_faults = UINT32_MAX, .most_ops = UINT32_MAX};
 }
 
-/* Returns true if the schedule fails without what `less` leaves out, and sets *s to that one. */
+/* Runs the smaller schedule `less`. If it fails, sets *s to it and returns true. */
 static bool try_less(struct sim *s, struct sim less)
 {
     struct sim run = less;
@@ -65,7 +65,7 @@ static bool try_less(struct sim *s, struct sim less)
     return run.failed[0];
 }
 
-/* Finds the lowest *limit, below `from`, with which the schedule fails. */
+/* Lowers the limit at this offset in *s by bisection, from `from`, as far as the schedule still fails. */
 static void shrink_limit(struct sim *s, size_t offset, uint32_t from)
 {
     uint32_t low = 0, high = from; /* it fails with high */

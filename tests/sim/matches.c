@@ -87,7 +87,7 @@ static bool is_closing(const struct action *a)
     return a->node->closing[a->queue] || a->node->other->closing[a->queue];
 }
 
-/* Returns true if an operation of the other kind in this queue may have made this one fail. */
+/* Returns true if an operation of the other kind in this queue may have made this one fail with the error. */
 static bool may_fail_with(const struct action *a, int error)
 {
     const struct node *o = a->node->other;
@@ -113,7 +113,7 @@ static void check_failure(const struct action *a)
         sim_fail(n->w->s, "%s %u of node %d fails with %d: %s", get_verb(a), a->serial, n->side, a->result, hw_error());
 }
 
-/* Checks the message of a receive: finds the send by its first bytes, and checks all others. */
+/* Checks the message of a receive: finds the send by the first bytes, and checks all others. */
 static void check_message(struct action *a)
 {
     struct node *n = a->node, *o = n->other;
@@ -188,7 +188,7 @@ static uint32_t pick_length(struct sim *s, enum hw_op_kind kind)
     }
 }
 
-/* Distributes the bytes to spans, some of them empty. */
+/* Distributes the bytes among the spans, some of which may be empty. */
 static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
 {
     const struct hw_space *space = sim_chance(s, 4) ? &device : &hw_host;
@@ -268,7 +268,7 @@ static void cancel_op(struct node *n, struct action *a)
     sim_fail_memory(NULL);
 }
 
-/* Closes a stream; tries again if that failed for lack of memory. */
+/* Closes a stream. If that fails, a later call tries again. */
 static void close_stream(struct node *n, uint32_t stream)
 {
     struct sim *s = n->w->s;
@@ -353,8 +353,7 @@ static bool is_live(const struct action *a)
     return a->posted && !a->over;
 }
 
-/* Returns an operation of a queue that has an unfinished send and receive. NULL: there is none, and all that can be
- * posted is. */
+/* Returns an unfinished operation whose queue also has an unfinished counterpart, or NULL if there is none. */
 static const struct action *find_waiting(const struct node *n)
 {
     const struct node *o = n->other;
@@ -430,7 +429,7 @@ static void check_order(const struct node *n)
     }
 }
 
-/* Checks that sends which succeeded were received. */
+/* Checks that each message was received if its send succeeded. Messages without bytes are not identified. */
 static void check_received(const struct node *n)
 {
     for (uint32_t i = 0; i < n->posted; i++) {
@@ -472,7 +471,7 @@ static const char *find_left(const struct node *n)
                                                          : NULL;
 }
 
-/* Checks limits; called now and then. */
+/* Checks the limits of the node's peer and operations. */
 static void check_limits(struct node *n)
 {
     bounds_check(n->w, n->side, &n->peer);
@@ -504,7 +503,8 @@ static void take_step(struct world *w, struct node node[2])
             forget_op(&n->action[i]);
 }
 
-/* Simulates that a lot has already been sent, and nothing received; and positions near the end of sequences. */
+/* Sometimes simulates that many eager bytes were sent and none received, and that sequence numbers are about to wrap
+ * around. */
 static void fill_rooms(struct node *n, uint64_t *taken)
 {
     struct sim *s = n->w->s;
@@ -590,7 +590,7 @@ static void free_node(struct node *n)
     hw_domain_free(&n->domain);
 }
 
-/* Cancels what waits without a counterpart; then nothing may be left. */
+/* Cancels all operations that have not ended. Then nothing may be left. */
 static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2])
 {
     struct sim *s = w->s;

@@ -60,8 +60,9 @@ static void take_all_notes(struct node *n)
 
 /* used room */
 
-/* Simulates that node has already sent a lot: its peer's application has not taken most of the notifications that there
- * is room for, most read requests are not answered, and the peer has read control messages without confirming it. */
+/* Sometimes simulates that the node has already sent a lot: its peer's application has not taken most of the
+ * notifications that there is room for, most read requests are not answered, and the peer has read control messages
+ * without confirming that. */
 static void fill_rooms(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -101,7 +102,7 @@ static void make_room(struct node *n)
     hw_ops_flush(p);
 }
 
-/* Checks what must hold at any time. */
+/* Checks that nothing waits for room that exists. */
 static void check_rooms(const struct node *n)
 {
     const struct hw_peer *p = &n->peer;
@@ -118,7 +119,8 @@ static void check_rooms(const struct node *n)
         sim_fail(s, "node %d has a read that waits for room that is there", n->side);
 }
 
-/* Called before each step: answers to the peer's requests, which the script does not know, may become overdue in it. */
+/* Notes that an operation is overdue. Called before each step, for all operations: the script does not know those that
+ * answer the peer's requests. */
 static void note_overdue(struct node *n)
 {
     hw_list_each(it, tmp, &n->peer.all)
@@ -128,7 +130,7 @@ static void note_overdue(struct node *n)
     }
 }
 
-/* Checks limits; called now and then. */
+/* Checks the limits of the node's peer and operations, unless it is the liar. */
 static void check_limits(struct node *n)
 {
     if (n->w->lies && n->side == 1)
@@ -160,7 +162,7 @@ static void note_down(void *up, unsigned rail)
 static void note_death(void *up, int why)
 {
     struct node *n = up;
-    /* if the clock has jumped, nothing may have checked since */
+    /* if the clock has just jumped, note_overdue() may not have run since */
     bool overdue = n->overdue || n->w->now - n->w->resumed < 2 * HW_TICK;
     for (uint32_t i = 0; i < n->posted; i++) {
         const struct action *a = &n->action[i];
@@ -242,7 +244,7 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
     w->side[side].session = &n->peer.session;
 }
 
-/* Kills one side's peer, and then the other's: nothing may be left. The other one continues meanwhile. */
+/* Kills one side's peer, and then the other's: nothing may be left. While the first one dies, the other side works. */
 static void end_peers(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;

@@ -11,7 +11,7 @@
 #define LENGTH  (20u << 10)
 #define SPANS   300
 #define POISON  WORLD_POISON /* what the application writes to its own memory: no transferred byte has this value */
-#define AFTER   0x3c         /* likewise, for its local memory */
+#define AFTER   0x3c         /* what it writes instead to an operation's local memory, except a write's */
 #define STEPS   250000
 #define DRAIN   60000
 
@@ -47,10 +47,10 @@ struct action {
     bool orphaned;                       /* the peer was dead when it ended */
     bool missed;                         /* a write: a region was given back before all its bytes had arrived */
     bool deserted;                       /* a write: it ended before the peer had reported its result */
-    uint32_t behind;                     /* a write: bits of those that had ended this way when it was posted */
+    uint32_t behind;                     /* a write: bits of the writes that were deserted when it was posted */
     bool revoked_then;                   /* a region of its bytes was already revoked when it was posted */
     int wrong, result;                   /* the error that it must end with, 0: none; its result */
-    uint8_t of[LENGTH];                  /* part of each byte */
+    uint8_t of[LENGTH];                  /* each byte's index in part */
     uint8_t local[LENGTH], left[LENGTH]; /* left: what a write had left at its target */
 };
 
@@ -74,20 +74,20 @@ struct node {
 
 /* Posts the node's next operation. */
 void msg_post_op(struct node *n);
-/* Cancel any operation; all of them. */
+/* Cancel a random operation; all operations. */
 void msg_cancel_op(struct node *n);
 void msg_cancel_all(struct node *n);
-/* Revokes any region. */
+/* Revokes a random region. */
 void msg_revoke_region(struct node *n);
-/* Gives back the handles of operations that are over, at some time; all: now. */
+/* Gives back the handles of operations that have ended: of all, or of a random half. */
 void msg_forget_ops(struct node *n, bool all);
-/* Posts or cancels operations, from within a callback. */
+/* Sometimes posts or cancels an operation, as an application may in a callback. */
 void msg_do_more(struct node *n);
 
 /* checks (messages_oracle.c) */
 
 uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at);
-/* Checks that no lock is held, because the layer above may call anything from where it is called. */
+/* Checks that no lock is held, because the layer above may call any function from its callbacks. */
 void msg_check_unlocked(struct node *n);
 /* Returns the place of byte `at` of the operation in the other node's region. */
 uint8_t *msg_find_target(const struct action *a, uint32_t at);

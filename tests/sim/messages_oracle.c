@@ -11,7 +11,6 @@ uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at)
     return (uint8_t)(64 + (h >> 17) % 128); /* never POISON or AFTER */
 }
 
-/* Checks that no lock is held, because the layer above may call anything from where it is called. */
 void msg_check_unlocked(struct node *n)
 {
     pthread_mutex_t *lock[] = {&n->peer.lock, &n->domain.lock};
@@ -28,8 +27,8 @@ uint8_t *msg_find_target(const struct action *a, uint32_t at)
     return t->region->mem + t->at + at;
 }
 
-/* Returns the number of bytes of the write that are not at their target, without regions that the application has
- * back. */
+/* Returns the number of bytes of the write that are not at their target. Does not count regions that were given back to
+ * the application. */
 static uint32_t count_missing(const struct action *a)
 {
     uint32_t n = 0;
@@ -50,8 +49,7 @@ void msg_note_missing(const struct region *r)
     }
 }
 
-/* Returns the number of bytes of a read that are neither as they were nor as they should be; all: they must be as they
- * should. */
+/* Returns the number of wrong bytes of a read. Bytes that the read has not changed count as wrong only if `all`. */
 static uint32_t count_misread(const struct action *a, bool all)
 {
     uint32_t n = 0;

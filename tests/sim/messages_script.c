@@ -54,7 +54,7 @@ void msg_revoke_region(struct node *n)
     sim_fail_memory(NULL);
 }
 
-/* Returns a region of the other node with room for len bytes. */
+/* Returns a region of the other node with room for len bytes, or NULL. */
 static struct region *pick_region(struct node *n, uint32_t len)
 {
     struct node *o = n->other;
@@ -121,7 +121,7 @@ static void end_op(struct hw_op *op)
     msg_do_more(n);
 }
 
-/* Distributes the bytes to spans, some of them empty. */
+/* Distributes the bytes among the spans, some of which may be empty. */
 static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
 {
     uint32_t at = 0;
@@ -136,7 +136,8 @@ static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
     }
 }
 
-/* Assigns the range of the operation's bytes to its regions, and imports these: some wrongly on purpose. */
+/* Assigns a range in each of the operation's regions, and imports the regions, some with wrong keys on purpose. Returns
+ * false if an import fails. */
 static bool import_parts(struct sim *s, struct action *a)
 {
     uint32_t right = a->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
@@ -302,7 +303,6 @@ void msg_cancel_all(struct node *n)
         cancel_action(n, &n->action[i]);
 }
 
-/* Gives back the handles of operations that are over, at some time; all: now. */
 void msg_forget_ops(struct node *n, bool all)
 {
     for (uint32_t i = 0; i < n->posted; i++)
@@ -310,7 +310,6 @@ void msg_forget_ops(struct node *n, bool all)
             forget_op(&n->action[i]);
 }
 
-/* Posts or cancels operations, from within a callback. */
 void msg_do_more(struct node *n)
 {
     struct sim *s = n->w->s;

@@ -66,7 +66,7 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 
 static struct sim *failing;
 
-/* Returns true for one seed of four, in which memory is scarce. */
+/* Returns true if this allocation must fail: one in 3 for every fourth seed, one in 20 for the others. */
 static bool is_short(void)
 {
     return failing && sim_chance(failing, failing->seed % 4 ? 20 : 3);
@@ -184,7 +184,7 @@ struct hw_link_apart sim_conn_apart(const struct sim_conn *c, int side)
         .tx = c->apart[side].is.tx, .rx = c->apart[!side].is.rx, .held = c->apart[side].is.held};
 }
 
-/* Takes the next n bytes out of memory, as the network does: they end at p->buf[end]. */
+/* Reads the next n bytes that are sent by reference, as the network does, and stores them in the pipe before `end`. */
 static void fetch_held(struct sim_apart *a, uint32_t end, uint32_t n)
 {
     for (uint32_t i = 0; i < n && a->is.held; i++)
@@ -192,7 +192,7 @@ static void fetch_held(struct sim_apart *a, uint32_t end, uint32_t n)
     a->delivered += n;
 }
 
-/* Reads delivered memory once more, and releases it. */
+/* Reads some or all of the delivered memory once more, and releases it. */
 static void release_held(struct sim *s, struct sim_apart *a)
 {
     uint64_t some = a->released + sim_random(s, a->delivered - a->released + 1);
@@ -254,7 +254,7 @@ static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const st
     for (uint64_t i = 0; i < n && a->is.held; i++)
         a->from[(a->sent + i) % SIM_HELD] = piece->ptr + i;
     a->sent += n;
-    if (c->closed[!side]) { /* and nothing arrives */
+    if (c->closed[!side]) { /* what was sent does not arrive */
         a->delivered += n;
         return (int64_t)n;
     }

@@ -20,7 +20,7 @@ enum sim_feature {
     SIM_LINKS,   /* more than one link */
     SIM_SCATTER, /* payloads of many pieces */
     SIM_MEMORY,  /* allocations of the product sometimes fail */
-    SIM_LIAR,    /* side 1 acknowledges what it has not received */
+    SIM_LIAR,    /* side 1 makes false statements, such as acknowledgements of frames that it has not received */
     SIM_APART,   /* connections carry large payloads on a second stream, and read memory after it was handed over */
     SIM_HALF,    /* a connection carries nothing more in one direction, nor the acknowledgements of the other one */
     SIM_SLOW,    /* NICs slow down, die and come back, or stop without an error */
@@ -107,12 +107,12 @@ struct sim_conn {
     bool closed[2];            /* side i has closed it */
     bool silent;               /* nothing moves */
     bool lost[2];              /* nothing that side i sends moves, not even acknowledgements */
-    bool hung;                 /* likewise, and the path does not look dead: a device has stopped */
+    bool hung;                 /* nothing moves, because a device has stopped; the path does not look dead */
     bool told[2];              /* side i gets an error at its next read or write */
 };
 
 void sim_conn_open(struct sim *s, struct sim_conn *c);
-/* Returns how payloads travel, for side. */
+/* Returns how the connection carries the payloads that side sends and receives. */
 struct hw_link_apart sim_conn_apart(const struct sim_conn *c, int side);
 /* Like sim_conn_move(), for the second stream; may also return -EBUSY. */
 int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n,
@@ -123,8 +123,7 @@ void sim_conn_stop_reading(struct sim_conn *c, int side);
 void sim_conn_discard(struct sim_conn *c, int side);
 /* Moves a random part of the data in flight to the other end. */
 void sim_conn_deliver(struct sim *s, struct sim_conn *c);
-/* Closes one side: data that it sent and that has not arrived is partly lost, data on the way to it is lost
- * entirely. */
+/* Closes one side. Some of its sent data that has not arrived is lost, and all data in flight to it. */
 void sim_conn_close(struct sim *s, struct sim_conn *c, int side);
 /* Writes (out) or reads for side, piece after piece. Returns the bytes moved, -EAGAIN or -ECONNRESET. */
 int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out);

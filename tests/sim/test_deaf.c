@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how much is kept for a peer that sends requests, and neither reads nor acknowledges the answers, that the
- * sequence numbers of control messages may wrap around, the reason for which a peer dies that confirms too much, and
- * that a dead peer's operations have the reason of its death. */
+/* Tests how much is kept for a peer that sends requests but neither reads nor acknowledges the answers; that the
+ * sequence numbers of control messages may wrap around; the reason for which a peer that confirms too much dies; and
+ * that a dead peer's operations get the reason for its death. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
@@ -171,7 +171,7 @@ static void ask_for_bytes(void)
     drop_peer();
 }
 
-/* Passes more control messages than sequence numbers can be compared, without a refusal and without a mark. */
+/* Lets the sequence numbers of control messages wrap around, without a refusal and without a mark. */
 static void count_on(void)
 {
     const uint32_t step = 1u << 26;

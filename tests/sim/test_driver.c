@@ -17,7 +17,7 @@
 static struct hw_driver driver;
 
 struct waiter {
-    struct hw_task task; /* on the loop: the waiter is done */
+    struct hw_task task; /* sets done */
     atomic_bool done;
     pthread_t thread;
     bool late;
@@ -43,7 +43,7 @@ static void *run_waiter(void *arg)
     return NULL;
 }
 
-/* All wait. Some are done at once, by this thread; the tasks of the others are then posted. */
+/* All waiters wait. This thread sets half of them done, and posts the tasks of the others. */
 static int run_round(unsigned round)
 {
     static struct waiter w[WAITERS]; /* a late task may still run */
@@ -77,7 +77,7 @@ static void set_done_silently(struct hw_task *t)
     atomic_store(&hw_container_of(t, struct waiter, task)->done, true);
 }
 
-/* The first one leads, and leaves; the second one, which is then told to lead, leaves too. The third one has to
+/* The first waiter leads, and leaves. The second one, which is then told to lead, leaves too. The third one has to
  * lead. */
 static bool pass_lead_on(void)
 {
@@ -115,8 +115,8 @@ static bool run_alone(unsigned round)
     return !atomic_load(&w->done);
 }
 
-/* The thread is in epoll_wait() when a caller comes, which is told twice that it is done: the second call wakes the
- * thread, which may get the events before the caller does. */
+/* A caller comes while the thread is in epoll_wait(), and is told twice that it is done. The second notification wakes
+ * the thread, which may get the events before the caller does. */
 static bool run_beside_thread(unsigned round)
 {
     struct waiter w = {0};
@@ -173,7 +173,7 @@ static bool is_poll_done(void *arg)
     return atomic_load(&((struct poll *)arg)->done);
 }
 
-/* Polls until the last one's tasks have all run: after that, no other thread accesses them. */
+/* Polls until all tasks of the last poll_once() have run: after that, no other thread accesses them. */
 static void poll_until_all_done(void)
 {
     for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.all_done) && hw_now() < end;)
@@ -236,8 +236,8 @@ static bool wakes_no_thread(void)
     return before >= 0 && slept <= POLLS / 10 + 2 * naps;
 }
 
-/* A caller has its result, and polls another driver: work that it has not waited for is done from there, before the
- * thread looks for it (after at least 250 us). Returns how often that was not so. */
+/* A caller that has its result polls another driver. That must run the work that the caller has left behind, before the
+ * thread looks for it (after at least 250 us). Returns how often it took more than 200 us. */
 static int count_left_behind(void)
 {
     int left = 0;
@@ -251,8 +251,8 @@ static int count_left_behind(void)
     return left;
 }
 
-/* A caller comes back at once, and posts something urgent: the work that it has left is sent with that. Returns how
- * often it was sent before. */
+/* A caller comes back at once and posts an urgent task, with which the work that it has left runs. Returns how often
+ * that work had already run. */
 static int count_gone_early(void)
 {
     int early = 0;

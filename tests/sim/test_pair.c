@@ -60,7 +60,7 @@ static unsigned get_sound(void)
     return sound;
 }
 
-/* Makes the session send a last word about rail 3, and returns the rails that have received it. */
+/* Makes the session send a last word about rail 3, and returns a bit mask of the rails that were given it. */
 static unsigned send_word(void)
 {
     struct hw_word mine;

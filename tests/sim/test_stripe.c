@@ -16,8 +16,8 @@
 struct rail {
     double rate;     /* bytes/s */
     uint64_t rtt;    /* ns */
-    uint64_t change; /* from this time on, ns, .. */
-    double later;    /* .. this is its rate; 0: does not change */
+    uint64_t change; /* time (ns) from which .. */
+    double later;    /* .. this is its rate; 0: it does not change */
     struct hw_rate learned;
     uint64_t in_flight, free_at; /* time at which the last byte so far leaves */
     uint64_t carried;
@@ -129,8 +129,8 @@ static double sum_rates(const struct run *run)
     return sum;
 }
 
-/* Returns the ideal duration, by the sum of the rates, relative to the actual one, of an operation after a first
- * one. */
+/* Carries two operations. Returns the second one's ideal duration, at the sum of the rates, divided by its actual
+ * duration. */
 static double measure(struct run *run, uint64_t bytes)
 {
     uint64_t first = carry_bytes(run, 0, bytes), took = carry_bytes(run, 2 * first + HW_MS, bytes);
@@ -183,8 +183,8 @@ static void test_slow_once(void)
     is_int(look_at_rate(&p, 600 * HW_MS), 0, "but half a second later");
 }
 
-/* Tests which rail is woken by one that leaves bytes to others: one that takes them, so that the two do not wake each
- * other again and again. */
+/* Tests which rail is woken if a rail leaves bytes to others: one that takes the bytes, so that the two do not wake
+ * each other again and again. */
 static void test_woken(void)
 {
     static struct hw_pace all[5];

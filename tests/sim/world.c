@@ -113,8 +113,8 @@ static uint64_t get_released(struct hw_conn *c)
     return c->pipes->conn.apart[c->side].released;
 }
 
-/* Checks a connection: a dead network is detected, in time, by a side that has sent something; any path may be
- * suspected. Sets how large a window pays. */
+/* Checks a connection. Sometimes reports an error if the network is dead and has not acknowledged everything, and
+ * sometimes suspects any path, if `alone`. Lowers *window at random. */
 static int check_conn(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     struct sim *s = c->w->s;
@@ -295,7 +295,8 @@ static void slow_nic(struct world *w, unsigned rail)
     sim_say(w->s, "the NIC of rail %u is slow", rail);
 }
 
-/* Lets a slow NIC work again, or die: all its connections become silent, and none is made for a while. */
+/* Lets a slow NIC work again or die, and a dead one work again. When a NIC dies, all its connections become silent, and
+ * no connection is made for a while. */
 static void step_nic(struct world *w, unsigned rail)
 {
     struct nic *nic = &w->nic[rail];
@@ -312,7 +313,8 @@ static void step_nic(struct world *w, unsigned rail)
     sim_say(w->s, "the NIC of rail %u %s", rail, dies ? "is dead" : "works again");
 }
 
-/* Lets the clock jump, as if both machines were paused; or suspends one node's process while time goes on. */
+/* Lets the clock jump, as if both machines were paused; or suspends a loop or the process of one node while time goes
+ * on. */
 static void jump(struct world *w)
 {
     struct sim *s = w->s;

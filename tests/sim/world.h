@@ -45,12 +45,12 @@ struct world {
     } nic[WORLD_RAILS];
     uint64_t steps;
     uint64_t still[2]; /* the node's process is suspended until this step */
-    uint64_t resumed;  /* when the clock last jumped, or a process was last suspended, in ns */
+    uint64_t resumed;  /* when the clock last jumped, or a process or loop was last suspended, in ns */
     struct hw_loop
-        *late; /* takes no turns until this step, while time goes on faster, like a thread that gets no CPU */
+        *late; /* takes no turns until late_until, while time goes on faster, like a thread that gets no CPU */
     uint64_t late_until;
     bool stuck; /* node 1's home loop takes no turns */
-    bool lies;  /* node 1 makes false statements: only what it may not do to node 0 is checked */
+    bool lies;  /* node 1 makes false statements: the checks only cover what it must not do to node 0 */
     uint64_t
         excused; /* until this time (ns) a working rail may be given up, because a process was suspended, or slow */
 };
@@ -66,11 +66,11 @@ void world_step(struct world *w);
 void world_turn(struct world *w, int side, unsigned budget);
 /* Returns true if the node's process is suspended, so that it does nothing. */
 bool world_is_still(const struct world *w, int side);
-/* Lets no more faults happen to the nodes themselves. */
+/* Ends the current faults of the nodes themselves: suspended processes and loops, slow and dead NICs. */
 void world_calm(struct world *w);
 /* Lets a side perhaps learn that the other one has closed a connection. */
 void world_notice(struct world *w, int side);
-/* Notifications that the upper layer gets, and passes on. */
+/* The upper layer passes on these notifications. */
 void world_note_end(struct world *w, int side, unsigned rail, int why);
 void world_note_down(struct world *w, int side, unsigned rail);
 /* Checks, after both sessions are freed, that each connection was closed by the side that had it. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For the tests of doctor, which make each check return each of its results on a machine made for it: files below a
- * temporary root, and recorded answers for what is not a file. covered() counts results that no test has produced as
- * faults.
+ * For the tests of doctor, which make each check pass, warn or fail, and skip on a machine made for it: files below a
+ * temporary root, and recorded answers for what is not a file. covered() tests that they did.
  */
 #ifndef DOCTOR_MACHINE_H
 #define DOCTOR_MACHINE_H
@@ -124,8 +123,8 @@ __attribute__((unused)) static void address(struct dr_nic *n, uint8_t net, uint8
     memcpy(&a->addr.in.sin_addr, (uint8_t[4]){198, 18, net, host}, 4);
 }
 
-/* Returns whether a remedy that a reboot undoes says how to make it permanent, and contains no wildcard for limits that
- * does not apply to root (limits.conf(5)). */
+/* Returns whether a remedy that a reboot undoes says how to make it permanent, neither text was cut off, and neither
+ * contains a wildcard for limits without a line for root, to whom it does not apply (limits.conf(5)). */
 static bool lasts(const struct dr_result *r)
 {
     static const char *const volatiles[] = {"sysctl -w", "ethtool -G",   "ethtool -K",  "ethtool -L", "ethtool -X",
@@ -140,8 +139,8 @@ static bool lasts(const struct dr_result *r)
     return (!passes || *r->keep) && !star && whole;
 }
 
-/* Runs check id on m (and pair), and checks that its first result has this outcome and contains this text. A WARN or
- * FAIL must have a remedy. */
+/* Runs check id on m (and pair), and checks that its first result has this outcome and contains this text. WARN and
+ * FAIL must have a remedy, other outcomes must have none. */
 __attribute__((unused)) static void check(const char *id, enum dr_outcome want, const char *says)
 {
     struct dr_report d;
@@ -167,7 +166,7 @@ __attribute__((unused)) static void check(const char *id, enum dr_outcome want, 
     dr_free(&d);
 }
 
-/* Checks that every check has produced all outcomes that the source of its function names. */
+/* Checks that every check of the groups has passed, has warned or failed, and has been skipped if it can be. */
 __attribute__((unused)) static void covered(unsigned groups)
 {
     size_t missing = 0;

@@ -18,7 +18,7 @@ class Serve:
     """`hawser serve` on its own port; .host is the host to type, from its own output."""
 
     def __init__(self, *argv):
-        self.errors = tempfile.TemporaryFile("w+")  # for alive(): contains a sanitizer's report
+        self.errors = tempfile.TemporaryFile("w+")  # for alive(): may have a sanitizer's report
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *map(str, argv)], stdout=subprocess.PIPE, text=True,
                                   stderr=self.errors)
         self.said = ""

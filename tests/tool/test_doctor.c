@@ -97,7 +97,7 @@ static void remedy(const char *id, const char *mend, const char *keep)
     dr_free(&d);
 }
 
-/* Sets what gve, mlx5, bnxt and fbnic require in addition. */
+/* Sets the additional settings that gve, mlx5, bnxt and fbnic require. */
 static void devmem_settings(struct dr_nic *n)
 {
     n->split = DR_SPLIT_ON;

@@ -71,7 +71,7 @@ static void distributions(void)
     }
 }
 
-/* Tests that a single value is returned exactly, and so are the neighbours of its bucket. */
+/* Tests that a single value at or near a power of two is returned exactly. */
 static void edges(void)
 {
     int wrong = 0;

@@ -22,8 +22,7 @@ HAWSER, PART, CUDA, NCCL, MINI, MINI_V8, MINI_OLD = sys.argv[1:]
 
 
 def env(tmp, **more):
-    """Returns an environment without NCCL's variables, whatever this machine has, with its own home and program
-    folder."""
+    """Returns an environment without this machine's variables of NCCL and hawser, whose home is tmp."""
     e = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "HAWSER_", "FAKENCCL_", "LD_LIBRARY_PATH"))}
     e.update({"HAWSER_CUDA_LIBRARY": CUDA, "FAKECUDA_GPUS": "2", "FAKENCCL_DIR": str(tmp), "HOME": str(tmp)})
     for k, v in more.items():

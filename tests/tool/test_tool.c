@@ -451,7 +451,7 @@ static void demo_lost(void)
     put_line(d->lists, "{\"GBps\":1}\n{\"GBps\":1}");
     put_line(d->second, "{\"per_channel\":[{\"lost\":2},{\"lost\":0},{\"lost\":1}]}");
     fflush(stdout);
-    int keep = dup(1), null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* it prints its sentences */
+    int keep = dup(1), null = open("/dev/null", O_WRONLY | O_CLOEXEC); /* demo_check() prints */
     dup2(null, 1);
     (void)demo_check(d);
     fflush(stdout);

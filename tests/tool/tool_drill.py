@@ -113,7 +113,7 @@ def reads_marks(folder):
 
 
 def gives_back():
-    """Tests that only the drill process itself is killed, not its child."""
+    """Kills only the drill process itself, not its child, and tests that the NIC is given back."""
     before = neighbours("eth1")
     p = subprocess.Popen([*node("a", "sh", "-c", f"echo $$; exec {HAWSER} drill 198.18.0.2 --take eth1 --off 60s")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     pid = int(p.stdout.readline())

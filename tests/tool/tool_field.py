@@ -3,7 +3,7 @@
 """Tests `hawser fieldtest` (TAP). whole: in a lab of two NICs, one of them slow, which it names; the contents of both
 files, and what is absent from them; NIXL over UCX if its wheel is available. ends: on loopback, a peer that dies, a
 signal, no peer, and that nothing is left. docs: every key on its documentation page is in a result, and the other way
-round; the table of the page is made from the results there. Usage: tool_field.py PART HAWSER SOURCE_ROOT NIXL_WHEELS
+round; the table of the page is made from the results there.
 Usage: tool_field.py PART HAWSER SOURCE_ROOT NIXL_WHEELS"""
 import fnmatch
 import html.parser
@@ -222,7 +222,7 @@ class Serve:
 
 
 def begin(s, folder, part):
-    """Starts a fieldtest, and returns once it has just ended this part."""
+    """Starts a fieldtest, and returns 3 s after it has ended this part."""
     p = start([HAWSER, "fieldtest", s.host, *s.argv, "-t", "120s", "--each", "20s", "-o", "r"], folder)
     said = ""
     while f"{part}\n" not in said and (line := p.stdout.readline()):

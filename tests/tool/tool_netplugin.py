@@ -20,7 +20,7 @@ from tap import done  # noqa: E402
 
 PART = sys.argv[1]
 HAWSER, PLAIN, TCPX, RUDE, OURS, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
-# Shortens the 5 s that TCPX's accept() sleeps, which only few tests are about.
+# Shortens the 5 s for which TCPX's accept() sleeps: only a few tests need them.
 QUICK = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "1000", "TCPXLIKE_CONNECT_MICROS": "1000"}
 
 

@@ -121,7 +121,7 @@ def verdicts(w):
 
 
 def copied(w):
-    """Tests a plugin that only accepts host memory."""
+    """Tests a plugin that accepts only host memory."""
     r = w.run("bench", "--gpus", "0,1", "--op", "read", "--size", "1MiB", "--iters", 8, "--json", "-")
     each_gpu = [x["received"]["here"] for x in rows(r)]
     ok(r.returncode == 0 and [x["copied_bytes"] for x in each_gpu] == [8 << 20, 8 << 20, 16 << 20] and

@@ -45,7 +45,7 @@ STARTED: list[subprocess.Popen] = []
 
 
 def start(argv, **options):
-    """Starts a program that main() ends at the latest."""
+    """Starts a program, which main() ends if it is still running then."""
     p = subprocess.Popen(argv, env=ENV, **options)
     STARTED.append(p)
     return p

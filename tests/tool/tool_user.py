@@ -143,7 +143,8 @@ def errors(tmp):
 
 
 def explains_itself(page, title, argv):
-    """Tests that a report names the run, explains its columns, needs no other files, and suits all screens and paper."""
+    """A report names the run, explains its columns, needs no other files, and suits all screens and paper: returns
+    what this one lacks."""
     text = page.read_text()
     heads = {h for h in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) if h}
     cells = {h.replace("-<br>", "").replace("<br>", " ") for h in heads}
@@ -214,7 +215,7 @@ def progress():
 
 
 def list_tables():
-    """Tests --help of each command, or command and action."""
+    """Yields each command, or command and action, and its --help text."""
     for command in re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.M):
         if command == "help":
             continue

@@ -18,10 +18,10 @@ sys.dont_write_bytecode = True
 from tap import done, ok, skip  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT = 60  # limit of one command, in seconds
+LIMIT = 60  # default limit of one command, in seconds
 NIXL = re.findall(r'"([0-9.]+)"', (ROOT / "nixl/tried.h").read_text(encoding="utf-8"))[-1]
 NO_TOOLS = 77  # exit status of wheel.py
-# What manylinux_2_28 has: the libraries of glibc and gcc.
+# The libraries of glibc and gcc, which manylinux_2_28 has, and those that the wheel contains.
 NEEDED = re.compile(r"(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d|libmnl\.so\.0|libnccl-net-hawser\.so")
 NEWEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
 
@@ -67,7 +67,7 @@ def build(folder):
 # ---- what is in it ----------------------------------------------------------------------------------
 
 def symbol_faults(path):
-    """Returns versions of symbols that manylinux_2_28 lacks, and libraries that it does not guarantee."""
+    """Yields versions of symbols that manylinux_2_28 lacks, and needed libraries that neither it nor the wheel has."""
     table = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True).stdout
     for name, version in set(re.findall(r"\b(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)", table)):
         if tuple(map(int, version.split("."))) > NEWEST[name]:
@@ -110,7 +110,7 @@ def list_files(folder):
 
 
 def install(wheel, venv):
-    """Makes a new environment with numpy and NIXL, then installs the wheel. Returns its Python."""
+    """Makes a new environment with numpy, cffi and NIXL, then installs the wheel. Returns the environment's Python."""
     shutil.rmtree(venv, ignore_errors=True)
     status, text = run(sys.executable, "-m", "venv", venv)
     if status:

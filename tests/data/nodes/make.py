@@ -8,13 +8,13 @@ import sys
 
 
 def cpus_of(text):
-    """The CPUs of "0-3,8"."""
+    """Returns the numbers of the CPUs in a list such as "0-3,8"."""
     parts = [[int(x) for x in p.split("-")] for p in text.split(",")]
     return [c for p in parts for c in range(p[0], p[-1] + 1)]
 
 
 def bitmap(cpus, of):
-    """As the kernel prints a set of CPUs: groups of 32 bits, the highest first."""
+    """Returns a set of CPUs as the kernel prints it: groups of 32 bits, the highest first."""
     v = sum(1 << c for c in cpus)
     return ",".join(f"{v >> 32 * i & 0xffffffff:08x}" for i in reversed(range((of + 31) // 32)))
 
@@ -41,7 +41,7 @@ class Node:
             self.put(f"sys/devices/system/cpu/cpu{first}/topology/physical_package_id", (packages or range(9))[i])
 
     def cpus(self, packages):
-        """Two threads a core where the CPUs of a node are two ranges, else one."""
+        """Writes the topology of the CPUs: a core has two threads if the CPUs of its node are two ranges, else one."""
         for path, text in ("cpu/possible", f"0-{self.n_cpus - 1}"), ("cpu/present", f"0-{self.n_cpus - 1}"), \
                 ("node/online", f"0-{len(self.numa) - 1}" if len(self.numa) > 1 else "0"):
             self.put(f"sys/devices/system/{path}", text)
@@ -61,7 +61,7 @@ class Node:
                     self.put(f"sys/devices/system/cpu/cpu{c}/topology/{file}", value)
 
     def finish(self):
-        """Bridges know the buses below them only now: the configuration space of everything."""
+        """Writes the configuration space of every device, last because a bridge's contains the buses below it."""
         if not self.full:
             return
         for address, (kind, cls, vendor, device, speed, lanes) in self.pcie.items():
@@ -91,7 +91,7 @@ class Node:
         p.write_text(f"{text}\n")
 
     def link(self, path, target):
-        """A relative link, as in sysfs; both are paths below the root."""
+        """Makes a relative link, as in sysfs. Both are paths below the root."""
         p = self.root / path
         p.parent.mkdir(parents=True, exist_ok=True)
         p.symlink_to("../" * path.count("/") + target)
@@ -135,7 +135,8 @@ class Node:
             self.link(f"sys/class/pci_bus/{bus}", bus_way)
 
     def net(self, name, at, speed, mtu, state="up", below=""):
-        """at: a PCI address, or None for a virtual interface. below: what stands between, as virtio's device."""
+        """at: a PCI address, or None for a virtual interface. below: the path from the PCI device to the interface's
+        device, if there is another device between, such as virtio's."""
         way = f"{self.way[at]}{below}/net/{name}" if at else f"sys/devices/virtual/net/{name}"
         for file, text in (("mtu", mtu), ("operstate", state), ("type", 772 if name == "lo" else 1)):
             self.put(f"{way}/{file}", text)
@@ -154,7 +155,7 @@ class Node:
         self.link(f"sys/class/net/{name}", way)
 
     def rdma(self, name, at, rate, layer, ndev=None, ipv4=None):
-        """ndev: the interface that its GIDs are of; ipv4: its address."""
+        """ndev: the interface to which the device's GIDs belong; ipv4: that interface's address."""
         way = f"{self.way[at]}/infiniband/{name}"
         if self.full:
             self.rdma_more(name, way, at, ndev, ipv4)

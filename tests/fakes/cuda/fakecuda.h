@@ -14,8 +14,8 @@
  *   FAKECUDA_NUMA=-1         CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID of all of them
  *   FAKECUDA_VERSION=12080   cuDriverGetVersion
  *   FAKECUDA_DMABUF=1        CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
- *   FAKECUDA_UDMABUF=0       1: what is exported is a true dma-buf, by /dev/udmabuf; 0: the memory's file,
- *                            at its offset
+ *   FAKECUDA_UDMABUF=0       1: exports real dma-bufs, made by /dev/udmabuf; 0: exports the memory's file,
+ *                            positioned at the memory's offset
  *   FAKECUDA_COPY_US=0       minimum time of an asynchronous copy
  *   FAKECUDA_FAIL=f:n:c,...  the n-th call of entry point f ("cuMemAlloc_v2") returns c
  *   FAKECUDA_STALL=g:n       GPU g hangs before its n-th asynchronous copy
@@ -58,7 +58,7 @@ FAKECUDA_API void fakecuda_count(struct fakecuda_counts *out);
 FAKECUDA_API void fakecuda_fail(const char *name, unsigned nth, int code);
 /* Makes all streams of a GPU hang, or lets them continue. */
 FAKECUDA_API void fakecuda_stall(int device, bool on);
-/* Acts like a kernel with an invalid address: every call in these contexts returns code. */
+/* Acts like a kernel with an invalid address: from now on, calls in the GPU's contexts return code. */
 FAKECUDA_API void fakecuda_break(int device, int code);
 
 /* Creates a context besides the primary one, and destroys it with all its memory. */
@@ -72,8 +72,8 @@ FAKECUDA_API void *fakecuda_managed(size_t len);
 FAKECUDA_API void *fakecuda_mappings(int device, size_t piece, unsigned n);
 FAKECUDA_API void fakecuda_free(void *ptr); /* one allocation or mapping */
 
-/* Returns the address at which the CPU can access [ptr, ptr+len) of device or pinned memory, or NULL if not all of it
- * is such memory. */
+/* Returns the address at which the CPU can access [ptr, ptr+len) of device or pinned memory, or NULL if part of the
+ * range is other memory. */
 FAKECUDA_API void *fakecuda_alias(CUdeviceptr ptr, size_t len);
 
 /* Adds a function of this name to all modules, which runs fn on the stream's thread. args points to copies of the n

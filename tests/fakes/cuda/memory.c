@@ -577,8 +577,8 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
 }
 
 #ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier */
-/* Returns a file descriptor that represents a dma-buf for part of a memfd: a real dma-buf, for kernels that expect one
- * of a GPU, or the memfd, opened again and at its offset. */
+/* Returns a file descriptor that represents a dma-buf for part of a memfd: a real dma-buf, or the memfd, opened again
+ * and positioned at the offset. */
 static int fake_dmabuf(int memfd, size_t offset, size_t len)
 {
     char path[64];

@@ -36,7 +36,7 @@ struct CUevent_st {
     struct CUevent_st *next;
     CUcontext ctx;
     bool timed, dead;
-    unsigned refs; /* marks on streams */
+    unsigned refs; /* records of it that streams have not reached */
     uint64_t records, reached, ns;
 };
 

@@ -13,17 +13,17 @@
 
 struct df_faults {
     atomic_bool plain;     /* data of steered connections arrives in ordinary memory */
-    atomic_bool host;      /* headers are not split: all data is in host memory, and reported so */
-    atomic_uint linear;    /* the first bytes of every linear-th piece stay in host memory; 0: of none */
+    atomic_bool host;      /* headers are not split: all data is in host memory, and is reported as such */
+    atomic_uint linear;    /* on average, one piece in `linear` is 13 bytes in host memory; 0: none */
     atomic_bool shift;     /* the NIC writes 64 bytes after the place that it reports */
     atomic_bool no_tx;     /* no sending from device memory */
     atomic_bool wedge;     /* calls fail with ENODEV */
     atomic_bool lie;       /* reported sizes are inconsistent */
-    atomic_bool stray_now; /* the next data is ordinary */
+    atomic_bool stray_now; /* like plain, but set during a transfer */
     atomic_uint queues;    /* maximum number of receive queues that each client can bind; 0: no limit */
 };
 extern struct df_faults df_faults;
-void df_well(void); /* turns all faults off */
+void df_well(void); /* turns off all faults except `queues` */
 
 struct df_counts {
     /* rules: number of current rules */

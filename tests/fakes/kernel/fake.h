@@ -76,7 +76,8 @@ void fake_reap(struct fake *f, pid_t pid);
 /* Counts a call, and returns true if it must fail now. For calls that are not in struct hd_kernel, such as the
  * journal's. */
 bool fake_strikes(struct fake *f, bool before);
-/* Returns "" if both are equal, including bindings and foreign objects; otherwise returns the difference. */
+/* Returns "" if `is` has no bindings and no held ports, and its NICs have the settings of those in `was`; otherwise
+ * returns a text that names the difference. */
 const char *fake_differs(const struct fake *was, const struct fake *is);
 /* Return a memfd that fake kernels treat as a dma-buf, or as a TCP socket whose other end is 10.0.0.2:port. */
 int fake_dmabuf(size_t bytes);

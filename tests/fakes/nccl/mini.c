@@ -3,8 +3,8 @@
  * A net plugin that transfers nothing, for the tests of `hawser nccl check`. It can be started and queried, and
  * misbehaves on command. MINI_FAULT: load-crash, init-exit, init-crash, init-hang, init-fail, devices-fail,
  * properties-crash, finalize-exit or none. MINI_NAME: its name, default "hawser". MINI_DEVICES: number of devices,
- * default 2. Built with MINI_OLD, it only has tables that current versions of NCCL do not accept; built with MINI_V8,
- * only v8.
+ * default 2. Built with MINI_OLD, it has only tables that current versions of NCCL do not accept; built with MINI_V8,
+ * it has only table v8.
  */
 #include "transport/netplugin/table/abi.h"
 

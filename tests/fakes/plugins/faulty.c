@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plain plugin with one fault, which the environment variable FAULTY selects, to show that the driver detects it.
- * Only table v11.
+ * It has only table v11.
  */
 #include "plain.h"
 
@@ -30,7 +30,7 @@ static void nap(unsigned ms)
     (void)nanosleep(&t, NULL);
 }
 
-/* Returns the socket, with which both kinds of plain.c's comms begin. */
+/* Returns the comm's socket, which is the first member of plain.c's struct listener and struct conn. */
 static int socket_of(const void *comm)
 {
     int fd;
@@ -38,7 +38,7 @@ static int socket_of(const void *comm)
     return fd;
 }
 
-/* The arguments of an irecv, so that its test can spoil the data. */
+/* The arguments of an irecv, with which f_test() can spoil the data. */
 static struct posted {
     void *req;
     uint8_t *data, *shadow;
@@ -84,7 +84,8 @@ static void *sleeper(void *arg)
     return arg;
 }
 
-/* Reports an event of the message's posting, correctly with FAULTY=profiler: this is not a fault. */
+/* Reports the posting of a message to the profiler. FAULTY=profiler reports it correctly; the values that begin with
+ * "profiler-" report it wrongly. */
 static void tell(void *phandle)
 {
     const char *f = getenv("FAULTY");

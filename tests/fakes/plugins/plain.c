@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simplest correct net plugin: one TCP connection over loopback for each communicator, a header with the size
- * before each message, and progress only in isend, irecv and test. It has no threads, and no state except that of its
- * communicators. A reference, and the well-behaved plugin of the tests.
+ * The simplest correct net plugin: one TCP connection over loopback for each pair of comms, a header with the size
+ * before each message, and progress only in isend, irecv and test. It has no threads. It is a reference, and the
+ * well-behaved plugin of the tests.
  */
 #include "plain.h"
 

@@ -13,7 +13,7 @@
 
 static uint64_t chance = 1; /* seed of the errors, which are the same in every run */
 
-/* Returns true in every n-th call, counted by the given counter. */
+/* Returns true in the way's n-th call only. Each call increments the counter. */
 static bool is_turn(enum rude_way way, atomic_long *calls)
 {
     return rude(way) && atomic_fetch_add(calls, 1) + 1 == rude_number(way);
@@ -192,7 +192,8 @@ static ncclResult_t close_listen(void *listener)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* Returns true if there must be no request now: a number of times between two real requests, or always. */
+/* Returns true if the call must return no request: always for `never`; for `some`, its number of times before each real
+ * request. */
 static bool no_request(enum rude_way some, enum rude_way never, atomic_long *calls)
 {
     return rude(never) || (rude(some) && ++*calls % (rude_number(some) + 1) != 0);

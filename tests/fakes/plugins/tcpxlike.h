@@ -5,46 +5,50 @@
  * HAWSER_CUDA_LIBRARY names. Written from facts about that plugin's contract, without its code.
  *
  * It exports only ncclNetPlugin_v7. A host must know the following:
- * - listen's handle uses 88 bytes; at 80 stands a pointer of this process. Not 0 at the first connect: a crash.
- * - connect and accept need several calls, with the same handle; accept writes 32 bytes to **rdev; NULL there crashes.
- * - one listen comm gives one recv comm. A CUDA device must be set at listen, connect and regMr of CUDA memory.
- * - regMr of CUDA memory: aligned to 4096, and of the GPU that was set.
- * - 16 requests a comm; a send's is free once test says done, a receive's once irecvConsumed is called; exhaustion is
- *   ncclInternalError, as every other error.
- * - test moves everything, and nothing else does; only the oldest request that is not done may be tested; irecvConsumed
- *   goes by age too. test never writes *size. Tags mean nothing.
- * - the size is the sender's. Larger than what was posted: exit(1) here, where the real one would write past the end.
- * - a receive into CUDA memory leaves fragments in a bounce buffer, and a list of them: abi.h, struct netUnpackMeta.
- *   Their order and odd lengths come from a seed. More than 2048 of them: exit(1). The buffer is the GPU's: all comms
- *   that land there share its pages. From this machine itself, by whichever of its addresses, nothing ever arrives, and
- *   nothing is said.
- * - accept sleeps in the call that has the connection, until its flow rules are sure to be at work: 5 s. Calls of
- *   several threads for several comms are safe. connect waits for the other side's accept, a while in each call.
- * - iflush crashes. Zero-byte tasks break the stream, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
+ * - The handle of listen uses 88 bytes. At offset 80 it holds a pointer of this process. connect crashes if the pointer
+ *   is neither NULL nor the one that an earlier call of this connect stored.
+ * - connect and accept need several calls, with the same handle. accept writes 32 bytes to **rdev, and crashes if *rdev
+ *   is NULL.
+ * - A listen comm gives one recv comm. A CUDA device must be set in listen, connect and regMr of CUDA memory.
+ * - regMr accepts CUDA memory only if it is aligned to 4096 bytes and belongs to the GPU that was set in listen or
+ *   connect.
+ * - A comm has 16 requests. test frees a send when it reports the send as done; irecvConsumed frees a receive. If none
+ *   is free, isend and irecv return ncclInternalError. So does every call that fails.
+ * - Only test moves data. Among the requests that are not done, only the oldest may be tested. irecvConsumed must also
+ *   take the oldest first. test never writes *size. Tags are ignored.
+ * - The sender determines a message's size. If it exceeds the posted size, the plugin calls exit(1), where
+ *   GPUDirect-TCPX would write past the end.
+ * - A receive into CUDA memory leaves fragments in a bounce buffer, and lists them in struct netUnpackMeta (abi.h). A
+ *   seed determines their order and odd lengths. More than 2048 fragments cause exit(1). All comms that receive on a
+ *   GPU share the pages of its bounce buffer. Scattered data from this machine itself never arrives, whichever of its
+ *   addresses is used, and no call fails.
+ * - accept sleeps for 5 s in the call that has the connection, so that the flow rules take effect. Several threads may
+ *   make calls for different comms. Each call of connect waits for a limited time for the other side's accept.
+ * - iflush crashes. Zero-byte tasks break the connection, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
  *
- * Environment, read by init. The plugin aborts at values that it does not understand.
- *   NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=lo  interfaces, by commas: the devices
- *   NCCL_SOCKET_NTHREADS=1, NCCL_NSOCKS_PERTHREAD=1   data connections of a comm: their product, 8 at most
- *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: a share for each data connection, which may be of 0 bytes
- *   NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=5000000   what accept sleeps
- *   TCPXLIKE_CONNECT_MICROS=200000   what a call of connect waits for the other side's accept
- *   TCPXLIKE_LOOPBACK=0           scattered receives from this machine: 0 never come; 1 work; exit: a bad end
- *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory come scattered, too, in host memory; and CUDA's cannot
- *   TCPXLIKE_SEED=1               of the fragments
- *   TCPXLIKE_FRAG=4096            their largest length, 1 to 4096
- *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer; needs 8 per comm, unless there is only one
- *   TCPXLIKE_NAME=                the name of all devices, instead of their interfaces'
- *   TCPXLIKE_RETRIES=3            calls of connect and of accept before the one that succeeds
- *   TCPXLIKE_CLEAN_HANDLE=0       1: listen leaves 0 at 80 of the handle (NCCL itself does not clean handles)
- *   TCPXLIKE_CHUNK_TRAP=1         0: zero-byte tasks are harmless
- *   TCPXLIKE_ONE_THREAD=0         1: crashes where a thread other than init's calls it
- *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as the real one would
- *   TCPXLIKE_REPORT=file          at exit a line of what was left open, and was done, is appended
- *   TCPXLIKE_FAULT=a,b            of these; N counts isends and irecvs of the process from 1, or with :send or :recv
- *                                 behind it only the ones of that side
+ * Environment, read by init. The plugin aborts at most values that it does not understand.
+ *   NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=lo  the interfaces that are the devices, separated by commas
+ *   NCCL_SOCKET_NTHREADS=1, NCCL_NSOCKS_PERTHREAD=1   their product, 8 at most, is a comm's number of data connections
+ *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: an equal share for each data connection, which may be 0 bytes
+ *   NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=5000000   the time that accept sleeps
+ *   TCPXLIKE_CONNECT_MICROS=200000   the time that a call of connect waits for the other side's accept
+ *   TCPXLIKE_LOOPBACK=0           scattered receives from this machine: 0: never arrive; 1: work; exit: exit(1)
+ *   TCPXLIKE_UNPACK_HOST=0        1: receives into host memory are scattered too; CUDA memory cannot be registered
+ *   TCPXLIKE_SEED=1               seed of the fragments
+ *   TCPXLIKE_FRAG=4096            largest length of a fragment, 1 to 4096
+ *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer; each recv comm needs 8, unless there is only one
+ *   TCPXLIKE_NAME=                the name of all devices, instead of their interfaces' names
+ *   TCPXLIKE_RETRIES=3            minimum number of calls of connect and of accept before the one that succeeds
+ *   TCPXLIKE_CLEAN_HANDLE=0       1: listen stores 0 at offset 80 of the handle (NCCL itself does not clean handles)
+ *   TCPXLIKE_CHUNK_TRAP=1         0: there are no zero-byte tasks for data
+ *   TCPXLIKE_ONE_THREAD=0         1: most calls crash in a thread other than the one that called init
+ *   TCPXLIKE_OVERSIZE=exit        deliver: a scattered message larger than posted is delivered, as by GPUDirect-TCPX
+ *   TCPXLIKE_REPORT=file          at exit, appends a line with the open objects and the number of requests
+ *   TCPXLIKE_FAULT=a,b            faults from this list; N counts the isends and irecvs of the process from 1, or only
+ *                                 isends if :send follows, only irecvs if :recv follows
  *     stall@N   nothing moves on that comm any more       exit@N   exit(1), with a line in the log
  *     die@N     SIGKILL                                   crash@N  SIGSEGV
- *     error@N   test of it: ncclInternalError             nocmsg@N test of it: "rx no cmsg", exit(1)
+ *     error@N   its test returns ncclInternalError        nocmsg@N its test logs "rx no cmsg" and calls exit(1)
  *     slowaccept=MS  slowconnect=MS  noaccept  hang-init  hang-accept  exit-accept  fail-regmr
  */
 #ifndef TCPXLIKE_H
@@ -87,7 +91,7 @@ extern struct tcpx_options tcpx_opt;
 
 /* ---- tcpxlike_env.c ---- */
 void tcpx_read_environment(ncclDebugLogger_t log);
-/* With TCPXLIKE_ONE_THREAD, crashes unless called by the thread that called init. */
+/* With TCPXLIKE_ONE_THREAD, crashes unless the thread that called init calls it. */
 void tcpx_check_thread(void);
 /* Counts an isend or irecv, and returns its faults. */
 unsigned tcpx_faults_now(bool sends);
@@ -161,7 +165,7 @@ struct registration {
 struct request {
     struct comm *comm;
     uint64_t number; /* number in its comm, from 0 */
-    uint8_t *data;   /* host copy of CUDA memory that is sent */
+    uint8_t *data;   /* the posted buffer; for a send of CUDA memory, its copy in host memory */
     size_t size;     /* as posted */
     bool scattered, known;
     unsigned faults;

@@ -60,7 +60,7 @@ static bool address_of(int dev, struct sockaddr_in *at)
     return dev >= 0 && (unsigned)dev < tcpx_opt.devices && wire_address(tcpx_opt.interface[dev], at);
 }
 
-/* Returns true until the required number of calls has failed and the time has passed. */
+/* Counts a call. Returns true for the first TCPXLIKE_RETRIES calls, and until ms have passed. */
 static bool too_early(unsigned *calls, uint64_t since, unsigned ms)
 {
     return (*calls)++ < tcpx_opt.retries || hw_now() - since < ms * HW_MS;
@@ -260,7 +260,8 @@ static void welcome(struct listener *l)
     }
 }
 
-/* Returns the number of connections of a complete group, in order in fd, or 0 if no group is complete. */
+/* Stores the connections of a complete group in fd, sorted by index, and returns their number. Returns 0 if no group is
+ * complete. */
 static unsigned family(struct listener *l, int fd[1 + MAX_SOCKS])
 {
     for (unsigned i = 0; i < l->n; i++) {

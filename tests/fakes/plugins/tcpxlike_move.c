@@ -208,7 +208,7 @@ static void end_task(struct data_socket *s)
     }
 }
 
-/* Announces a sender's next tasks, in turn over the data connections. */
+/* Announces a sender's next tasks and assigns them to the data connections in turn. */
 static bool announce_sends(struct comm *c)
 {
     while (c->announce < c->posted) {
@@ -240,7 +240,7 @@ static bool announce_sends(struct comm *c)
     return true;
 }
 
-/* Stores the message's size, which the first task of a receive contains. */
+/* Stores the message's size, taken from the header of its first task. Ends the process if the size is not allowed. */
 static void learn_size(struct request *r, size_t total)
 {
     r->known = true;
@@ -420,7 +420,7 @@ static bool move(struct comm *c)
 
 /* ---- testing ---------------------------------------------------------------------------------- */
 
-/* Stores the list that an unpacking kernel reads: complete, in no order. */
+/* Publishes the complete list of fragments, in random order, for the unpacking kernel. */
 static void publish(struct request *r)
 {
     struct bounce *b = r->comm->bounce;

@@ -80,8 +80,8 @@ struct ib_uverbs_attr *fake_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
     return NULL;
 }
 
-/* The thread that makes the current request; the window's address when its addresses were made, and its current
- * address. */
+/* fake_stub: the thread that makes the current request; base: the address of the window for which the request's
+ * addresses were computed; here: the window's address in this process. */
 pid_t fake_stub;
 static uint64_t base;
 static uint8_t *here;
@@ -90,7 +90,7 @@ void *fake_bytes(struct ib_uverbs_attr *a, bool in)
 {
     if (in && a->len <= 8)
         return &a->data;
-    /* In a window, the program can write the last output's address, and the kernel reads the current value. */
+    /* The program can overwrite the last output's address in its window, and the kernel reads the current value. */
     if (here && (a->data < base || a->data - base > (uint64_t)VB_WINDOW_SIZE - a->len))
         return NULL;
     return (void *)((uintptr_t)here + (a->data - base)); // NOLINT(performance-no-int-to-ptr): here may be NULL

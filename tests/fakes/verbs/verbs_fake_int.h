@@ -15,8 +15,8 @@ int fake_give(struct ib_uverbs_attr *a, const void *src, size_t n);
 /* Returns whether file descriptor fd of the caller is a completion channel of this fake. */
 bool fake_is_channel(int64_t fd);
 
-/* Requests with memory that is not an MR's, as mlx5 makes them: with INVOKE_WRITE, and MRs with a method. Fail with
- * -EOPNOTSUPP for other requests. */
+/* fake_invoke_mlx5() runs mlx5's INVOKE_WRITE requests that pin memory other than an MR's, and returns -EOPNOTSUPP for
+ * other requests. The others run the methods that register an MR. */
 int fake_invoke_mlx5(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, const struct fake_op *op);
 int fake_reg_method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h);
 int fake_reg_dmabuf(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h);

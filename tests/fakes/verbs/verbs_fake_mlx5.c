@@ -73,8 +73,8 @@ static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
     return !is ? -EINVAL : offset + length > (uint64_t)st.st_size ? -ERANGE : 0;
 }
 
-/* The memory that mlx5 pins, at these offsets in UHW_IN, the object that it makes, and the place of its number in the
- * reply. */
+/* For each request: the offsets in UHW_IN of the addresses that mlx5 pins, the type of the object that the request
+ * creates, and the offset of the object's number in the reply. */
 static const struct queue {
     uint32_t command;
     uint8_t makes;

@@ -31,8 +31,8 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
     if (q.h.length > sizeof q)
         abort();
     memcpy(&q, s->mine + VB_WINDOW_HEADER, q.h.length);
-    /* The same call again: a signal interrupted it immediately after the answer, and the kernel would not have run what
-     * the answer let continue. */
+    /* The stub repeats the same call, because a signal interrupted it immediately after the answer. The kernel would
+     * not have run the interrupted call. */
     if (ran_by == s->tid && ran_seq == s->seq)
         fake_undo();
     ran_by = s->tid;

@@ -6,8 +6,8 @@
 
 #include "verbs/schema/request.h"
 
-/* Returns NULL, or what is wrong: with the lengths, with the targets of addresses, with the bytes before and after
- * split, or with the contents, which must be exactly those of r. */
+/* Returns NULL, or a text that says what is wrong. Checks the lengths, the targets of addresses, the bytes before and
+ * after split, and the contents, which must be exactly those of r. */
 const char *vk_check(const struct vb_request *r, const uint8_t *out, size_t cap, uint64_t base, uint32_t split,
                      uint64_t header);
 /* Runs the request: every output gets bytes that seed determines, every new object gets a number that seed and its

@@ -431,7 +431,8 @@ static void phase(struct f_client *c, enum f_phase ph)
         atomic_store(c->phase, (int)ph);
 }
 
-/* Waits for the server's next message. Fails with -ETIMEDOUT after 20 s, or with the peer's error. */
+/* Waits for the server's next message, and returns the result in it. Returns -EPROTO for another message, -ETIMEDOUT
+ * 2 s after the operation's timeout (without a timeout, after 30 s), or the peer's error. */
 static int hear(struct f_client *c, uint32_t what, struct msg *m)
 {
     uint64_t end = hw_deadline(c->timeout_ms ? c->timeout_ms + 2000 : 30000);

@@ -53,7 +53,7 @@ extern const char *f_job_key;
 int f_serve(struct f_server *sv, const char *addr, size_t size, const char *const *knobs);
 /* Makes the server measure itself. Returns false if it does not answer within 5 s. */
 bool f_probe(struct f_server *sv);
-/* Return the bytes of this process's heap in use, and the number of its open file descriptors. */
+/* Return the bytes of this process's heap in use, the number of its open file descriptors, and its resident bytes. */
 size_t f_heap(void);
 unsigned f_fds(void);
 size_t f_rss(void);

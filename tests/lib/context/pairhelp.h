@@ -277,8 +277,8 @@ __attribute__((unused)) static int ph_one(ph_post f, hawser_peer *p, struct ph_b
 void __sanitizer_symbolize_pc(void *pc, const char *format, char *out, size_t size);
 #endif
 
-/* Returns how many file descriptors this process has. clang's ThreadSanitizer keeps two file descriptors after it first
- * resolves an address, as for a suppressed report, so the first count makes it do so. */
+/* Returns how many file descriptors this process has. clang's ThreadSanitizer keeps two file descriptors once it has
+ * resolved an address, as for a suppressed report, so this function makes it resolve one first. */
 __attribute__((unused)) static int ph_fds(void)
 {
 #if HW_TSAN

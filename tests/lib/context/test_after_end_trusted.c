@@ -97,7 +97,7 @@ static void wake_later(pid_t peer)
     }
 }
 
-/* Makes one round. Returns false if all messages had arrived before. */
+/* Makes one round. Returns false if all messages arrived, so that none was cancelled or closed in flight. */
 static bool send_and_reuse(hawser *h, pid_t peer, bool cancel, uint32_t round)
 {
     hawser_op *op[MESSAGES];

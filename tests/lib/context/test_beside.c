@@ -25,7 +25,7 @@ static void write_bytes(struct pair *p, struct ph_buf *from, struct ph_buf *to, 
     must(ph_one(hawser_write, p->ab, from, at, len, &to->region, at));
 }
 
-/* Makes large writes. Two threads do this, so that there is always another one. */
+/* Makes large writes. Two threads do this, so that one is always in flight. */
 static void *write_large(void *arg)
 {
     struct stream *s = arg;
@@ -90,8 +90,8 @@ static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *t
     ok(w.slept < ALONE / 4, "a thread that accepts was woken %ld times during %d writes", w.slept, ALONE);
 }
 
-/* Makes small writes one after the other during 12 large writes. Returns the first rail's share of the large writes.
- * *each_ms: duration of a small write. */
+/* Makes small writes one after the other during at least 12 large writes. Returns the first rail's share of the large
+ * writes. *each_ms: average duration of a small write. */
 static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before, double *each_ms)
 {
     struct stream s[2] = {{p, from, to, SMALL}, {p, from, to, SMALL + LARGE}};
@@ -113,7 +113,7 @@ static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *t
     return get_share(p, before);
 }
 
-/* Small writes every 2 ms or more often count. */
+/* Only small writes that come at least every 2 ms count (lib/message/flow_out.c). */
 static void test_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before)
 {
     double share = 1, each_ms = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the closing of a peer: the other side confirms the message about it before it closes its connections. Otherwise
- * the closing side would treat them as broken, connect again, and be refused. */
+/* Tests closing a peer: the other side confirms the BYE before it closes its connections. Otherwise the closing side
+ * would treat the connections as broken, connect again, and be refused. */
 #include "tests/lib/context/pairhelp.h"
 
 static struct ph_log heard = {.mu = PTHREAD_MUTEX_INITIALIZER};

@@ -7,7 +7,7 @@
 
 static hawser_peer *arrived;
 
-/* Returns the next completion of this kind, and records arrivals meanwhile. */
+/* Returns the next completion of this kind. Prints the completions of other kinds that come first. */
 static struct hawser_completion expect(hawser *h, enum hawser_event kind)
 {
     struct hawser_completion c = {0};

@@ -156,8 +156,8 @@ static void links(const char *node, unsigned mask, bool up)
             diag("link %s eth%u: %s", node, i, hw_error());
 }
 
-/* Sends the node's packets on these NICs to an Ethernet address that no NIC has, so that they are lost without an
- * error. */
+/* Unless `is`, sends the node's packets on these NICs to an Ethernet address that no NIC has, so that they are lost
+ * without an error. If `is`, undoes this. */
 static void heard(const char *node, unsigned mask, bool is)
 {
     for (unsigned i = 0; i < NICS; i++) {
@@ -257,7 +257,8 @@ static int nic_of(const struct hawser_channel_stats *st)
     return strncmp(st->nic, "eth", 3) == 0 ? st->nic[3] - '0' : -1;
 }
 
-/* Returns how many channels of the NICs in mask are up. Stores how often any died, and the bytes that they carried. */
+/* Returns how many channels of the NICs in mask are up. Stores how often they died, how many bytes they carried, and
+ * their number. */
 static unsigned look(unsigned mask, unsigned *lost, uint64_t *bytes, unsigned *n)
 {
     unsigned up = 0;
@@ -341,7 +342,7 @@ static void common_checks(enum f_op op, const char *what)
         diag("%llu bytes received of %llu sent", (unsigned long long)rx, (unsigned long long)total);
 }
 
-/* Starts a transfer and takes the node's NICs down in the middle. Returns false, with a message, if this is
+/* Starts a transfer, and breaks the node's NICs in the middle with set(). Returns false, with a failed test, if this is
  * impossible. */
 static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_ms, const char *knob1,
                           const char *knob2, void (*set)(const char *node, unsigned mask, bool works), const char *what)

@@ -574,8 +574,9 @@ static uint64_t connections(uint16_t port, unsigned *n)
     return sum;
 }
 
-/* The same when all connections are established: every channel is up, and two readings are equal (the file is not read
- * atomically, and other sockets of the machine change meanwhile). */
+/* Waits up to 10 s until all connections are established, and returns the same as connections(). All are established
+ * when every channel is up and two readings are equal (the file is not read atomically, and other sockets of the
+ * machine change meanwhile). */
 static uint64_t all_made(struct f_client *c, uint16_t port, unsigned want, unsigned *n)
 {
     uint64_t was = 0, now = 0;

@@ -212,7 +212,7 @@ static size_t cut(size_t n)
     return k;
 }
 
-/* Stores the first `room` bytes of iov in out. */
+/* Stores entries for the first `room` bytes of iov in out, and returns their number. */
 static int cut_iov(struct iovec *out, const struct iovec *iov, size_t n, size_t room)
 {
     size_t i = 0;

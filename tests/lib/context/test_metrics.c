@@ -283,7 +283,7 @@ static void test_readers(void)
     ok(len == 0 && count_names() == 0, "a context is closed while somebody reads");
 }
 
-/* In a child of another user, stores the result of connecting, and the length of the text. */
+/* Connects in a child process of another user. Stores the result of connecting, and the length of the text. */
 static void try_as_nobody(int *rc, int *got)
 {
     int pipe_fd[2], said[2] = {-1, -1};

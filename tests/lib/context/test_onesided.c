@@ -309,7 +309,7 @@ struct storm {
     int bad_rc, late; /* read after the thread has ended */
 };
 
-/* Waits for the operation's end: it succeeded, or the region was revoked. */
+/* Waits for the operation's end. Records an error other than that of a revoked region. */
 static void end_in_storm(struct storm *s, hawser_op *op)
 {
     int rc = ph_finish(op);
@@ -416,7 +416,7 @@ static void deregistration(void)
 
 #define SMALL 64 /* bytes of each of many writes */
 
-/* Starts a write of len bytes `fill` from memory that the caller changes after this returns. */
+/* Starts a write of len bytes `fill` from memory that is changed and freed before this returns. */
 static int write_inline(hawser_peer *p, size_t len, int fill, const struct hawser_region *r, uint64_t at,
                         hawser_op **op)
 {
@@ -505,8 +505,8 @@ static void inline_refused(struct ph_buf *b)
     ph_drop(&a);
 }
 
-/* Cancels many writes and frees their handles while rails may have the bytes. A block is complete or was never written,
- * and no other memory of this process is sent. */
+/* Cancels many writes and frees handles while rails may have the bytes. Checks that each block is complete or
+ * unchanged, and that no other memory of this process was sent. */
 static void inline_cancelled(void)
 {
     enum { MANY = 500 };

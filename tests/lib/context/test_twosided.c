@@ -95,7 +95,8 @@ static size_t length_of(unsigned i)
     return n[i % HW_ARRAY_LEN(n)] + i % 3;
 }
 
-/* Sends everything before the first receive is posted, which is far more than a peer stores. */
+/* Posts all receives before the first send, or all sends before the first receive. The sends are far more than a peer
+ * stores. */
 static void order(bool recv_first)
 {
     static hawser_op *s[MESSAGES], *r[MESSAGES];

@@ -275,7 +275,7 @@ static int run_whole(const struct hw_space *s, struct hw_gather *g, const struct
     return rc;
 }
 
-/* Returns the range of AROUND bytes on both sides of a fragment in a buffer of `size` bytes. */
+/* Returns the range of a fragment and of AROUND bytes on both sides of it, in a buffer of `size` bytes. */
 static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint64_t *n)
 {
     uint64_t hi = HW_MIN(size, off + len + AROUND);
@@ -283,7 +283,8 @@ static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint
     *n = hi - *lo;
 }
 
-/* The same, for a fragment and the bytes around it at a time; these windows may contain bytes of other fragments. */
+/* Like run_whole(), but for one fragment and the bytes around it at a time. These bytes may belong to other
+ * fragments. */
 static int run_sparse(const struct hw_space *s, struct hw_gather *g, const struct gather_case *c,
                       const struct side *src, const struct side *dst, size_t batch, size_t *bad, size_t *first)
 {

@@ -99,8 +99,8 @@ static void check_roots(void)
     gives(0, "and one beyond that");
 }
 
-/* Returns the exit status of the child with a quota: 1 if it has one CPU and its value `shared` is no longer its
- * parent's. */
+/* Returns the exit status of the child with a quota: 1 if it has one CPU, and (on a machine with several CPUs) its
+ * value `shared` differs from its parent's. */
 static int measure_child(uint64_t shared)
 {
     struct hw_cpus c = hw_cpus_read(0);

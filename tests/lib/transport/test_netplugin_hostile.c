@@ -42,7 +42,7 @@ static void stop(struct fixture *f)
     is_int(kill(pid, 0) < 0 ? errno : 0, ESRCH, "its process is no more");
 }
 
-/* Checks that the connection has died because of that. */
+/* Checks rc and the error text, and that the host and its connection are dead. Ends the fixture. */
 static void check_dead(struct fixture *f, int rc, int want, const char *says)
 {
     struct np_result r;

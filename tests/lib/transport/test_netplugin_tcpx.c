@@ -11,7 +11,7 @@
 #define STEERING      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
 #define STEERING_NONE "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0"
 #define STEERING_LONG "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1500000"
-/* Only few of these tests need the 5 s for which accept() sleeps. */
+/* Only a few of these tests need the 5 s for which accept() sleeps. */
 #define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
 #define WITH(...) AWAKE(STEERING_NONE, "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
@@ -203,7 +203,7 @@ static void test_list(void)
 
 /* ---- misbehaving ---------------------------------------------------------------------------- */
 
-/* A fault must show in the host's health, or only on its connection. */
+/* A fault must end the host (host_dies), or only its own connection. */
 static void check_fault(const char *fault, const char *mode, int want, const char *says, bool host_dies)
 {
     char env[64];

@@ -486,8 +486,9 @@ static void cancel_and_revoke(void)
     is_int(atomic_load(&dev_queues) + atomic_load(&dev_pins), 0, "queues and pinned memory are given back");
 }
 
-/* ThreadSanitizer calls this. Only the network orders that a served read has left its memory, which the sanitizer does
- * not see, and ph_see() does not help, because the sending thread need not have taken the lock again. */
+/* ThreadSanitizer calls this. Only the network orders the sending of a served read's bytes before later writes to their
+ * memory. The sanitizer does not see this, and ph_see() does not help, because the sending thread need not have taken
+ * the lock again. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

@@ -41,7 +41,8 @@ struct options {
 };
 extern struct options opt;
 
-/* Shared by the overseer and all ranks. Pointers point to literals, because all are forked from one program. */
+/* Shared by the overseer and all ranks. Pointers to literals are valid in all of them, because all are forked from one
+ * program. */
 struct shared {
     atomic_int gone; /* number plus 1 of the step in which a rank failed or died, so that the other one need not wait */
     struct {
@@ -92,8 +93,8 @@ int run_suite(const struct step *steps, size_t n);
 int run_bench(const struct step *step);
 extern FILE *rank_out; /* in a rank: output for results; stdout goes to stderr there, because plugins may print */
 
-/* driver_load.c: the plugin, loaded once for each process. Calls have the parameters of the newest table for any
- * version. Results are NCCL's; net_fail() makes errors of them. */
+/* driver_load.c: the plugin, loaded once for each process. The functions have the same parameters for every version of
+ * the table. Results are NCCL's; net_fail() turns them into errors. */
 struct props {
     const char *name, *pci_path;
     uint64_t guid;
@@ -227,7 +228,7 @@ int flow_abandon(struct flow *f);
 int flow_run(struct rank *r, struct flow *f, size_t n);
 /* Opens, runs and closes a flow over c. */
 int flow_all(struct comm *c, const struct flow_spec *s);
-/* Makes a new comm in each direction, with messages in both. */
+/* Makes a new comm in each direction, and transfers messages over both. */
 int exchange(struct rank *r, const struct flow_spec *s);
 /* Like flow_run(), but expects an error of the plugin. Returns 0 if there was one in time. */
 int flow_until_error(struct flow *f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints as JSON, for comparison, the values of a rank on which NCCL does not agree with the other ranks: device
- * properties that determine the number of channels, parameters that the plugin sets, and the tuner's answers. */
+/* Prints as JSON the values of a rank that NCCL does not compare with those of the other ranks: device properties that
+ * determine the number of channels, parameters that the plugin sets, and the tuner's answers. */
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ static void print_answers(const ncclTuner_v5_t *t, size_t ranks, size_t nodes)
     (void)t->finalize(ctx);
 }
 
-/* Prints the part of a chunk that each kind of operation gets. */
+/* Prints the tuner's chunk sizes for allreduce, for each algorithm, protocol and size. */
 static void print_chunks(const ncclTuner_v6_t *t, size_t ranks, size_t nodes)
 {
     void *ctx = NULL;

@@ -69,7 +69,8 @@ int flow_open(struct flow *f, struct comm *c, const struct flow_spec *s)
     return net_fail(net_reg(c->r, c->c, f->base, f->raw_len, &f->mh), "regMr");
 }
 
-/* Returns the place of message i, which is at an odd address unless the plugin needs aligned ones. */
+/* Returns the place of message i. Its alignment varies from message to message, unless the plugin needs aligned
+ * addresses. */
 static uint8_t *place(const struct flow *f, unsigned i)
 {
     uint8_t *p = f->base + f->stride * (i % f->s.depth);
@@ -90,7 +91,7 @@ static bool guarded(const struct flow_slot *s)
     return true;
 }
 
-/* Returns the contents of *request at the call: the previous contents, NCCL's hint, or a random value. */
+/* Returns the contents of *request before the call: the previous request, NCCL's hint, or an invalid pointer. */
 static void *stale(const struct flow *f, struct flow_slot *s, unsigned i)
 {
     s->hinted = false;

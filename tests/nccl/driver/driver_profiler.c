@@ -4,8 +4,8 @@
  * irecv. Each event begins with a valid phandle and ends once, not later than its message. As in NCCL, the profiler may
  * not want an event: then *handle is unchanged, and later calls for the event are ignored.
  *
- * Events are looked up by address and never dereferenced because a plugin gave the pointer. So are phandles, except the
- * one with which an event begins, which NCCL trusts too.
+ * Pointers to events that the plugin passes are compared with known addresses, and not dereferenced. The same holds for
+ * phandles, except the one with which an event begins, which NCCL trusts too.
  */
 #include "driver.h"
 
@@ -147,7 +147,7 @@ int prof_end(struct phandle *p, const char *when)
     return 0;
 }
 
-/* A flow for each of these threads. */
+/* A thread, and the flow that it runs. */
 struct watched {
     struct rank *r;
     struct flow f;

@@ -40,7 +40,7 @@ static int end_open(struct end *e, struct comm *c, const struct hw_space *space)
     for (size_t i = 0; i < N; i++) {
         e->size[i] = HW_MIN(sizes[i], opt.max_size);
         e->len = (e->len + GAP + opt.align - 1) / opt.align * opt.align;
-        e->at[i] = e->len + (opt.align == 1 ? 2 * i + 1 : 0); /* odd, unless the plugin needs alignment */
+        e->at[i] = e->len + (opt.align == 1 ? 2 * i + 1 : 0); /* unaligned, unless the plugin needs alignment */
         e->len = e->at[i] + e->size[i];
     }
     e->len += GAP;

@@ -18,7 +18,8 @@ driver, hawser = sys.argv[1], os.path.abspath(sys.argv[2])
 CPUS = os.sched_getaffinity(0)
 
 
-# NCCL with table v12 agrees on values that depend on the speed of devices, and gets the real speed.
+# With table v12, NCCL's ranks agree on the values that depend on the devices' speed, so the plugin reports the real
+# speed.
 def facts(*before, cpus=None, files=None, version="11", **env):
     def limited():
         if cpus:

@@ -142,7 +142,7 @@ class ByHand(Launcher):
 
 
 class TorchrunVariables(ByHand):
-    """Returns the variables that torchrun --nnodes 8 --nproc-per-node 1 exports."""
+    """One process per node, with the variables that torchrun --nnodes 8 --nproc-per-node 1 exports."""
 
     def environment(self, rank, node):
         return {"RANK": rank, "WORLD_SIZE": NODES, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank, "MASTER_ADDR": address("a"),

@@ -156,7 +156,7 @@ static void measure_pair(struct cluster *c, struct mesh_pair p, uint64_t try, bo
     keep(c, p.b, p.a, MESH_K_LATENCY, MESH_ALL, us, again);
 }
 
-/* Measures like the lead: all rounds, then outliers once more. */
+/* Measures the suspects again. */
 static void measure_again(struct cluster *c, const struct mesh_findings *f, uint64_t try)
 {
     for (size_t i = 0; i < f->n_suspects; i++)
@@ -164,6 +164,7 @@ static void measure_again(struct cluster *c, const struct mesh_findings *f, uint
                      f->suspect[i].kind == MESH_K_RAIL);
 }
 
+/* Measures like the lead: all rounds, then the suspects AGAIN times. */
 static void measure_cluster(struct cluster *c, struct mesh_findings *f)
 {
     struct mesh_pair *pair = calloc(c->n / 2 + 1, sizeof *pair);

@@ -10,7 +10,7 @@
 
 #define FORBIDDEN "for a system call that the broker's seccomp filter forbids"
 
-/* Returns what a program gets if its runtime sent that. */
+/* Sends a message with file descriptors like a runtime. Returns the result of the program's request. */
 static int outcome(const char *text, size_t len, unsigned fds, bool wrong_fd)
 {
     struct prog p = prog_start(NULL);

@@ -356,7 +356,7 @@ static int lives(int n)
     return well;
 }
 
-/* Allocates as many PDs as possible. */
+/* Tries to allocate three PDs. */
 static int greedy(void)
 {
     uint32_t pd;

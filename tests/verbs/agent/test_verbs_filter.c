@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define MAP_ANON_FIXED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED)
-#define HIGH           (1ull << 32) /* a bit that the kernel ignores, of a 32-bit argument */
+#define HIGH           (1ull << 32) /* a bit that the kernel ignores in a 32-bit argument */
 
 enum expect {
     NATIVE,   /* the result of the kernel itself: not notified, and not refused by us */
@@ -42,7 +42,7 @@ static const struct probe {
     long nr;
     uint64_t arg[6];
     enum expect expect;
-    int err; /* of REFUSED; of NATIVE: the kernel's own error, 0 for success */
+    int err; /* REFUSED: the error; NATIVE: the kernel's own error, 0 for success */
 } probes[] = {
 #ifdef SYS_open
     {"open O_RDWR", SYS_open, {(uintptr_t) "/dev/null", O_RDWR}, NOTIFIED, 0},
@@ -176,7 +176,7 @@ static int receive_fd(int sock)
     return fd;
 }
 
-/* Exits: no filter affects this, and no sanitizer, which would make other calls. */
+/* Exits with the system call itself. No filter affects it, and no sanitizer makes other calls first. */
 static void say(int status)
 {
     (void)syscall(SYS_exit_group, status);
@@ -199,7 +199,8 @@ static void do_probe(const struct probe *p)
     say(rc < 0 ? errno + 1 : 0);
 }
 
-/* Runs the probe below install(), and answers notifications with EXDEV. *notified: their number. */
+/* Runs the probe under the filter that install() installs, and answers notifications with EXDEV. *notified: their
+ * number. */
 static int run_probe(const struct probe *p, int (*install)(void *), void *arg, unsigned *notified)
 {
     int pair[2], status = -1;
@@ -353,8 +354,8 @@ static bool compare_of(const json_t *a, struct scmp_arg_cmp *out)
     return out->op != _SCMP_CMP_MAX;
 }
 
-/* Installs a profile like crun and runc: entry by entry, name by name, without those that libseccomp does not know, and
- * those whose action is the default. */
+/* Installs a profile like crun and runc: entry by entry and name by name. Skips names that libseccomp does not know,
+ * and entries whose action is the default. */
 static int install_profile(void *arg)
 {
     const json_t *s = arg, *calls = json_object_get(s, "syscalls");
@@ -391,7 +392,8 @@ static json_t *profile(const char *text)
     return o;
 }
 
-/* What programs of these tests call, and which of our calls Docker's default profile allows unconditionally. */
+/* The calls that the tests' programs make, and those calls of our filter that Docker's default profile allows
+ * unconditionally. */
 #define CALLS                                                                                                         \
     "\"open\",\"openat\",\"ioctl\",\"write\",\"read\",\"close\",\"exit\",\"exit_group\",\"getppid\",\"sendmsg\","     \
     "\"ptrace\",\"process_vm_readv\",\"process_vm_writev\",\"process_madvise\",\"pidfd_getfd\",\"kcmp\",\"seccomp\"," \

@@ -28,7 +28,7 @@ static struct vb_policy *policy;
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
 
-/* Returns 0 if it could make a device node where it should, and open it. */
+/* Returns 0 if the broker can create a device node in this folder and open it. */
 static int node(const char *nodes)
 {
     char path[300];
@@ -41,7 +41,7 @@ static int node(const char *nodes)
     return fd < 0 ? 2 : 0;
 }
 
-/* Returns bits: 1: CAP_NET_RAW, 2: one that it should not have, 4: no_new_privs is not set. */
+/* Returns bits: 1: it has CAP_NET_RAW, 2: its other capabilities are wrong, 4: no_new_privs is not set. */
 static int caps(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -61,7 +61,7 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
     case PID:
         return getpid();
     case FDS:
-        return proc_entries("/proc/self/fd") - 1; /* without its own */
+        return proc_entries("/proc/self/fd") - 1; /* without the one that reads the folder */
     case NODE:
         return node(o->node_dir);
     case CAPS:
@@ -138,7 +138,8 @@ static int devices(struct vb_device *out, unsigned cap)
 }
 static const struct vb_kernel kernel = {.devices = devices};
 
-/* Logs for the agent and its brokers, which keep the first three file descriptors and can open none: 0 is the log. */
+/* Logs for the agent and its brokers. They keep the first three file descriptors and can open none, so file descriptor
+ * 0 is the log. */
 static void log_line(void *arg, int level, const char *line)
 {
     (void)arg;
@@ -348,7 +349,7 @@ bool prog_go(const struct prog *p)
 int prog_exit(struct prog *p)
 {
     int status = -1;
-    struct pollfd f = {.fd = p->told}; /* its end is closed when it exits */
+    struct pollfd f = {.fd = p->told}; /* the program's exit closes the other end */
     (void)prog_go(p);                  /* unless it has already run */
     if (poll(&f, 1, SECONDS * 1000) == 1) {
         status = reap(p->pid);

@@ -26,7 +26,7 @@ struct agent {
     pid_t pid;
     int stop, leave, reload; /* eventfds */
 };
-/* Starts an agent. more: options that differ from the defaults, for which NULL and 0 stand. */
+/* Starts an agent. more: its options; NULL and 0 mean the default. */
 struct agent agent_start(struct vb_agent_options more);
 int agent_order(int fd);        /* gives an order by one of its eventfds */
 int agent_end(struct agent *a); /* returns its status, once it has ended by itself */

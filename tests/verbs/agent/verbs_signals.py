@@ -31,7 +31,7 @@ class Agent:
         stack.callback(self.p.kill)
 
     def said(self, what, n=1):
-        """Waits until its log contains it n times. Returns True if not more often."""
+        """Waits until the log contains the text n times. Returns True if it contains it exactly n times."""
         end = time.monotonic() + SECONDS
         while self.log.read_text().count(what) < n and time.monotonic() < end:
             time.sleep(0.01)

@@ -130,7 +130,7 @@ static int lives(void *arg)
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     must(map != MAP_FAILED);
     must((fd2 = dup(fd)) >= 0 && fd2 < VB_FD_FIRST && close(fd) == 0);
-    must(app_pd(fd2, &pd) == 0 && pd == 1); /* under another number it is the same */
+    must(app_pd(fd2, &pd) == 0 && pd == 1); /* the same open under another number */
     app_step(1);                            /* held by a dup and a mapping */
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     must(fd_send(pair[0], fd2) == 0);
@@ -252,7 +252,7 @@ static int descriptors(void *arg)
     struct ib_uverbs_attr async = {.attr_id = UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, .flags = 1};
     must(app_ioctl(fd, UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, &async, 1) == 0);
     must(read((int)async.data, &v, sizeof v) == sizeof v && v == 9);
-    /* no room for it */
+    /* no file descriptor is free for it */
     struct rlimit was, low = {4, 0};
     must(getrlimit(RLIMIT_NOFILE, &was) == 0);
     low.rlim_max = was.rlim_max;

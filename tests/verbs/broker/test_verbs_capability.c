@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what a command of `hawser verbs run` may do with the capabilities that it no longer has. Each is tried in a
- * process that has it besides those that remain, where it must work, so that the test is meaningful; and in a process
- * that vb_guard_command() has prepared, where it must not. */
+/* Tests that a command of `hawser verbs run` cannot use the capabilities that it no longer has. Each capability is
+ * tried in a process that has it in addition to the remaining ones, where it must work, so that the test is meaningful;
+ * and in a process that vb_guard_command() has prepared, where it must not. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs/stub/capability.h"
@@ -464,7 +464,8 @@ static void test_table(void)
     ok(!vb_capability(63) && !(vb_capabilities_kept() & BIT(63)), "one that nobody knows leaves");
 }
 
-/* Returns 0 if it has exactly these, in all sets and permanently, as user uid. */
+/* Returns 0 if this process is user uid and has exactly these capabilities, permanently: the ambient set is empty, and
+ * the bounding set has no others (except CAP_SETUID and CAP_SETGID, if the user is not root). */
 static int has_just(uint64_t caps, uid_t uid)
 {
     if (permitted() != caps || geteuid() != uid || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)

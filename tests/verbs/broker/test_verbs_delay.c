@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests pages that arrive late, like those of a program's own file system (verbs_slow.h). If results are written to
- * such a page, only the stub waits. If a request is on one, only the broker of its container waits, which reads it and
- * can be killed, but no other container. And a program that is killed meanwhile leaves nothing to the next process with
- * its process id.
+ * such a page, only the stub waits. If a request is on such a page, the broker of its container waits while it reads
+ * the page, and can be killed; no other container waits. A program that is killed meanwhile leaves nothing to the next
+ * process with its process id.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -56,7 +56,7 @@ static bool another_works(void)
 
 /* ---------------------------------------------- results on a page that waits */
 
-/* A thread whose request has its results there. */
+/* A thread with a request whose results go to the page that waits. */
 struct ask {
     pthread_t thread;
     int fd, rc;
@@ -370,9 +370,9 @@ static void test_reuse(void)
     hw_close(&slow_fd);
 }
 
-/* Runs in a new PID namespace: nothing else gets the number, and with old code nothing else is affected. The test
- * itself stays outside, because LeakSanitizer starts a thread at its end, which is impossible in a namespace whose init
- * has ended. */
+/* Runs in a new PID namespace, so that no other process gets the number, and a faulty broker affects no other process.
+ * The test itself stays outside, because LeakSanitizer starts a thread at the end, which is impossible in a namespace
+ * whose init has ended. */
 static int reuse_main(void)
 {
     int st = -1;

@@ -23,7 +23,7 @@
 #define ONE    "[default]\ndevices = *\nmr_bytes = 1M\nmax_mrs = 1\n"
 #define QUEUES "[default]\ndevices = *\nmax_cqs = 3\nmax_qps = 3\nmax_srqs = 3\nmax_wqs = 3\nallow = raw xrc\n"
 
-/* The maximum that the program has had: objects, bytes of MRs. The results that it got. */
+/* Indices of fake->number[]: the most objects and bytes of MRs that the program has had; the results that it got. */
 enum { MOST, MOST_BYTES, GOOD, BAD };
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
@@ -40,8 +40,8 @@ static uint64_t page(unsigned n)
 
 #define ARG(i) ((uint32_t)offsetof(struct seccomp_data, args[i]))
 
-/* Which calls of the stub are answered: those on file descriptor fd in which the low half of argument arg has any of
- * the bits, or is equal to them; `rest`: all others. */
+/* Which calls of the stub the filter answers: calls nr on file descriptor fd in which the low half of argument arg has
+ * any of the bits, or (equal) is equal to them; `not`: the other calls nr on fd. */
 struct forgery {
     const char *what;
     uint32_t nr, fd, arg, action;
@@ -204,7 +204,8 @@ static void test_mrs(const struct forgery *f)
     is_over(&w, 3);
 }
 
-/* Tests a failed change that is reported as a success: what it would have given up is not given back. */
+/* Tests a failed change that the filter reports as a success: the quota does not get back the memory that the change
+ * would have released. */
 static int shrinks(void *arg)
 {
     static const struct forgery lie = {"", STUB, RESULT, SAYS(0), false, 1u << 31, false, true};
@@ -427,9 +428,9 @@ static void test_never(const struct forgery *f)
     is_over(&w, 2);
 }
 
-/* Tests a stub that is killed while the kernel runs its request, which then reports that nothing was made. What was
- * reserved for it is given back at once, or, if the kernel could not be asked then, at the next request that it would
- * prevent: that of another process with the same context. */
+/* Tests a stub that is killed while the kernel runs its request. The kernel then reports that nothing was made. The
+ * broker gives back what was reserved for the request at once, or, if it cannot ask the kernel then, at the next
+ * request that the reservation would prevent: a request of another process with the same context. */
 static int hangs(void *arg)
 {
     uint32_t number;

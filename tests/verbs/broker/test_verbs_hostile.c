@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the verbs broker with hostile programs, and with those that die. verbs_fake.c replaces the RDMA kernel. */
+/* Tests the verbs broker with hostile programs, and with programs that die. verbs_fake.c replaces the RDMA kernel. */
 #include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -163,7 +163,7 @@ static int storm(void *arg)
         while ((rc = app_pd_free(fd, pd)) == -EINTR)
             fake->number[1]++;
         if (rc == -ENOENT)
-            fake->number[2]++; /* it was freed */
+            fake->number[2]++; /* the interrupted call had freed it */
         else
             must(rc == 0);
     }

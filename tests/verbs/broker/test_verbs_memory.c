@@ -80,7 +80,7 @@ static void test_basics(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* Tests the method of newer kernels: what is given up is given back, and can be had again, any number of times. */
+/* Tests the method of newer kernels: the quota gets back what is deregistered, any number of times. */
 static int by_method(void *arg)
 {
     uint32_t number, other;
@@ -269,7 +269,7 @@ static void test_processes(void)
 
 static atomic_bool harming;
 
-/* Writes the number of another MR into all of the window that it can write, while `forging` is set. */
+/* Writes the number of another MR to the beginning of the window's writable part, while `forging` is set. */
 static atomic_bool forging;
 static atomic_uint victim;
 static void *forge(void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests REREG_MR that waits for the stub, which a late page delays; what was checked and reserved for it changes
- * meanwhile, by requests that need no stub, or by those of another process. */
+/* Tests a REREG_MR that waits for the stub, which a late page delays. Meanwhile, requests that need no stub, or
+ * requests of another process, change what was checked and reserved for it. */
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
 #include "verbs_queues.h"

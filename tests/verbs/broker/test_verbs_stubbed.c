@@ -33,8 +33,8 @@ static uint64_t page(unsigned n)
     return *p;
 }
 
-/* Makes one of each kind, with a channel if it takes one; makes the mistakes; and checks that destroyed objects are
- * gone. */
+/* Creates a queue of each kind, with a channel if the kind takes one; makes invalid requests; and checks that destroyed
+ * objects are gone. */
 static int one_of_each(void *arg)
 {
     (void)arg;
@@ -79,8 +79,8 @@ static const char *line_of(const char *path, const char *key, char *line, int ca
     return found ? line : "";
 }
 
-/* Returns whether a file descriptor of the stub is harmless: the broker replaces what the stub had with a pidfd of its
- * own process, and an empty, unused eventfd. The window's file can only be read. */
+/* Returns whether a file descriptor of the stub is harmless: the broker replaces the stub's file descriptors with a
+ * pidfd of the stub's own process and an empty, unused eventfd. The window's file can only be read. */
 static bool harmless(const char *task, const char *fd, const char *link)
 {
     const char key[] = "eventfd-count:", flags[] = "flags:";
@@ -129,7 +129,8 @@ static int useful_now(const struct world *w, unsigned *n)
     return found;
 }
 
-/* Returns the same after the device is closed, which is kept until something wakes the broker. */
+/* Like useful_now(), but waits up to 30 s until the broker has closed the device, which it keeps until something wakes
+ * it. */
 static int useful(const struct world *w, unsigned *n)
 {
     int found = useful_now(w, n);
@@ -333,8 +334,8 @@ static int dmabufs(void *arg)
     must(reg_dmabuf(fd, other, 4096, &number) == -EINVAL && reg_method(fd, other, 0, 4096, &number) == -EINVAL);
     must(reg_dmabuf(fd, fd, 4096, &number) == -EINVAL && reg_method(fd, fd, 0, 4096, &number) == -EINVAL);
     must(reg_dmabuf(fd, 959, 4096, &number) == -EBADF && reg_method(fd, 959, 0, 4096, &number) == -EBADF);
-    /* together with an address it goes to the stub, into whose table it comes; the kernel expects only one of the
-     * two */
+    /* with an address too, the stub makes the request, and its table gets the dma-buf; the kernel expects only one of
+     * the two */
     must(reg_method(fd, buf, page(1), 4096, &number) == -EINVAL);
     app_step(2);
     return 0;

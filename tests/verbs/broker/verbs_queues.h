@@ -8,7 +8,7 @@
 
 #include <rdma/mlx5-abi.h>
 
-/* What each needs of the driver's part: addresses at its beginning, everything else 0. */
+/* The driver's part of each request: addresses at its beginning, everything else 0. */
 union app_uhw {
     struct {
         uint64_t buf_addr, db_addr;
@@ -32,7 +32,7 @@ extern const struct app_queue {
     bool channel;         /* it takes a channel */
 } app_queues[APP_QUEUES]; /* CREATE_CQ is the first */
 int app_queue_destroy(int fd, uint16_t object, uint32_t number);
-int app_queue_resize(int fd, uint32_t number, uint64_t address); /* resizes a CQ to 32 */
+int app_queue_resize(int fd, uint32_t number, uint64_t address); /* resizes a CQ to 32 entries */
 
 /* include/rdma/ib_verbs.h: IB_MR_REREG_TRANS, IB_MR_REREG_ACCESS */
 #define REREG_TRANS  1u

@@ -11,7 +11,7 @@
 #define SLOW_WAIT   60000 /* ms to wait for an access to a page */
 #define SLOW_NUMBER 14    /* index in fake->number[] of their address */
 
-extern char *slow;  /* in the program: this many pages, and an ordinary one before them */
+extern char *slow;  /* in the program: SLOW_PAGES pages, and an ordinary one before them */
 extern int slow_fd; /* in the process that delays the pages, the program or the test; -1 in the other one */
 
 bool slow_possible(void); /* sets errno if false */

@@ -57,7 +57,7 @@ void fake_end(void)
 {
     umount2(nodes, MNT_DETACH);
     rmdir(nodes);
-    DIR *d = opendir(state); /* of killed brokers */
+    DIR *d = opendir(state); /* may have files of killed brokers */
     for (struct dirent *e; d && (e = readdir(d));)
         unlinkat(dirfd(d), e->d_name, 0);
     if (d)

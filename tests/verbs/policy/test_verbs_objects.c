@@ -247,7 +247,7 @@ static void forged(void)
     reg(0, 4096, 1);
     runs(O, 1, 0, true);
     reg(0, 32768, 1);
-    runs(O, 1, 0, false); /* it is 2, and claims 1 */
+    runs(O, 1, 0, false); /* it is MR 2, and claims to be 1 */
     is_int(U.mr_bytes, 36864, "a large MR that says it is the small one");
     dereg(1);
     runs(O, 0, 0, true);
@@ -258,7 +258,7 @@ static void forged(void)
     ok(U.n[VB_MR] == 0, "(two have been ended, by the kernel's word)");
 
     reg(0, 16384, 1);
-    runs(O, 77, 0, false); /* 3, and not 77 */
+    runs(O, 77, 0, false); /* it is MR 3, and claims to be 77 */
     is_int(U.mr_bytes, 49152, "an MR of no true number");
     refused(rereg(77, TRANS, 32768, 1), ENOMEM, "mr_bytes", "does not give its size to be enlarged");
     dereg(77);
@@ -426,9 +426,9 @@ static void listed(void)
     reg(0, 4096, 1);
     runs(O, 1, 0, true);
     reg(0, 8192, 1);
-    runs(O, 9, 0, false); /* it is 2 */
+    runs(O, 9, 0, false); /* it is MR 2, and claims to be 9 */
     reg(0, 16384, 1);
-    runs(O, 0, VB_UNKNOWN, false); /* it was not made */
+    runs(O, 0, VB_UNKNOWN, false); /* this MR was not made */
     ok(U.n[VB_MR] == 3 && U.mr_bytes == 28672, "three MRs are counted, of which one is not there");
     vb_objects_set_mrs(O, (struct vb_mr_seen[]){{1, true, 4096}, {2, true, 8192}}, 2);
     ok(U.n[VB_MR] == 2 && U.mr_bytes == 12288, "the kernel lists two");

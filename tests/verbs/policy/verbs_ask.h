@@ -107,7 +107,7 @@ __attribute__((unused)) static int cmd_len(uint32_t command, const void *in, siz
 }
 #define cmd(c, s) cmd_len(c, &(s), sizeof(s))
 
-/* Checks that it is refused with this error, by a rule that begins with this text. */
+/* Checks that the call is refused with this error, by a rule that begins with this text. */
 #define refused(call, err, by, ...)                                                        \
     do {                                                                                   \
         int rc_ = (call);                                                                  \
@@ -120,7 +120,7 @@ __attribute__((unused)) static int cmd_len(uint32_t command, const void *in, siz
             diag("refused by '%s': %s", V.rule, V.text); \
     } while (0)
 
-/* Writes what Q, already taken and judged, has made to where the kernel writes it. */
+/* Writes the number of the object that Q creates to the place where the kernel writes it. Q was taken and judged. */
 static void made(uint32_t number)
 {
     const struct vb_number *n = &Q.command->made;

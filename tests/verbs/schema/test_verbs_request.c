@@ -296,7 +296,7 @@ static void recorded(void)
 }
 
 /* ---- requests put together by hand ----
- * After what rdma-core 44 and the kernel's headers say of drivers whose devices are not here: no recordings. */
+ * They follow rdma-core 44 and the kernel's headers, for drivers of which there are no recordings. */
 
 /* Takes a request, and rebuilds it both ways. */
 static bool taken(struct memory *m, const struct ask *a, enum vb_where where, const char *what)
@@ -423,7 +423,7 @@ static void others(void)
            "its number, once it has run");
         is_int(vb_request_number(&r, &r.command->ended, &number), -ENOENT, "it ends nothing");
     }
-    a.attr[2].len = 20; /* .. and fewer that are written */
+    a.attr[2].len = 20;
     ok(take(&m, &a) == 0 && r.core_out_len == 20, "a longer output is the kernel's business");
     unmap_all(&m);
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_REG_MR, 40, 12, 0, 100);

@@ -44,7 +44,7 @@ struct ask ask_write(struct memory *m, uint32_t driver, uint32_t command, uint16
 extern struct vb_request r;
 extern uint8_t built[VB_BUILD_MAX];
 extern struct vb_layout layout;
-int take(struct memory *m, const struct ask *a); /* writes it to HEADER and takes it */
+int take(struct memory *m, const struct ask *a); /* writes a to HEADER and takes the request there */
 
 /* The window of the stub, as in verbs/stub/inject.h, without its page of code. */
 #define WINDOW 0x7e0000000000ull

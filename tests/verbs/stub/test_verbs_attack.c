@@ -162,7 +162,7 @@ static const struct {
     const char *what;
     int (*by)(char *p, size_t n);
     unsigned on;    /* parts in which it must fail */
-    bool same_file; /* the control needs a memfd without seals, mapped like the part, not for writing */
+    bool same_file; /* the control needs a writable memfd without seals; otherwise read-only private memory */
 } attack[] = {
     {"munmap", by_munmap, ON(CODE) | ON(REQUESTS) | ON(RESULTS) | ON(WHOLE), false},
     {"mprotect for writing", by_mprotect, ON(CODE) | ON(REQUESTS), false},

@@ -296,7 +296,7 @@ static void test_processes(void)
     ok(mini_serve(&m, &a, 60), "a program whose threads leave one by one ends");
     is_int(common->out[0], -ENOTTY, "it had a stub");
     mini_end(&m);
-    /* Without that it would not end. */
+    /* Without end_alone, it would not end. */
     common_reset();
     m = (struct mini){.n = 0};
     app_start(&a, app_leaves, true);

@@ -156,7 +156,7 @@ static void hook_orphan(enum vb_step step, pid_t tid, uint64_t window)
     if ((int)step == common->hook_step) {
         common->hook_seen = getppid();
         kill(common->broker, SIGKILL);
-        while (getppid() == common->hook_seen) /* the tracer, which ends with it */
+        while (getppid() == common->hook_seen) /* until the tracer has ended too */
             usleep(200);
     }
 }

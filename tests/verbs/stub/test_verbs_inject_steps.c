@@ -106,7 +106,7 @@ static void app_looks_thread(void)
     pthread_join(t, NULL);
 }
 
-/* Continues it once it has stopped, and stays so for a while: what it has reported by then is 0. */
+/* Waits until the program has stopped, checks that it has reported nothing by then, and continues it. */
 static void continue_later(pid_t pid)
 {
     char path[64], state = 0;

@@ -21,8 +21,8 @@
 
 static struct app a;
 
-/* The kernel ends a wait for passing a file descriptor with ESRCH if a signal takes the call at that moment.
- * (--wrap) */
+/* While `taken` is set, ioctl() (--wrap) fails like the kernel, which ends the passing of a file descriptor with ESRCH
+ * if a signal takes the call at that moment. */
 static bool taken;
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that is loaded where the stub's walled window would be, or right after it: argv[1] is a file descriptor,
- * its exit status the errno of a request on that. */
+/* A program that is loaded where the stub's walled window would be, or right after it. argv[1] is a file descriptor,
+ * and the exit status is the errno of a request on it. */
 #include <errno.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdint.h>

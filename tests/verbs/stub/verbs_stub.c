@@ -112,7 +112,7 @@ int reg(int fd)
     return ioctl(fd, RDMA_VERBS_IOCTL, &request) ? -errno : 0;
 }
 
-/* Returns the thread's own file descriptor; -EBADF if it has none. */
+/* Returns a copy of the file descriptor fd in the thread's own table, or -errno (-EBADF if there is none). */
 static int device_of(pid_t tid, int fd)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, tid, O_EXCL);

@@ -45,7 +45,7 @@ start() { # TO RECV-OPTIONS
     to=$1
     : >recv
     : >send
-    # shellcheck disable=SC2086 # a list, of which the first of a name counts
+    # shellcheck disable=SC2086 # a list, in which the first option of each name counts
     ip netns exec "n$to" dmnic_probe recv "dm$to" $2 port=5000 seed=$$ >>recv 2>&1 &
     receiver=$!
     within 60 grep -q 'ready\|dmnic_probe' recv && grep -q ready recv
@@ -61,7 +61,7 @@ both_end() { # both succeed; an end does not wait for another end that has faile
     [ $sent = 0 ] || kill "$receiver" 2>/dev/null
     wait "$receiver" && [ $sent = 0 ]
 }
-# Runs a complete transfer; dev=dm0 and the like among the options for send: from bound memory.
+# Runs a complete transfer. With dev=dm0 or the like among SEND-OPTIONS, it is sent from bound memory.
 transfer() { # TO RECV-OPTIONS SEND-OPTIONS
     start "$1" "$2" && push_start "$3" && both_end
 }

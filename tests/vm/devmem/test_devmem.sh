@@ -63,7 +63,7 @@ run() { # COMMAND OPTIONS
 bench() { # OPTIONS: two channels, 4 MB
     run bench --gpus 0 --channels 2 --size 512K --iters 8 --depth 4 "$@"
 }
-# For the last run: converts the gigabytes that it reported to bytes.
+# Prints what the last run reported in GB as kB.
 devmem_gb() { # here|there tx|rx|copied
     awk -v side="$1" -v what="$2" '
         $1 == "here" || $1 == "there" { at = $1 }

@@ -50,7 +50,7 @@ end_client() {
     wait "$client"
     true
 }
-xdp() { # [frags]: attached until unxdp
+xdp() { # [frags]: attaches an XDP program, until unxdp
     : >/tmp/xdp
     ip netns exec n1 xdp_hold "$dm" "$@" >/tmp/xdp 2>&1 &
     xdp=$!

@@ -37,7 +37,7 @@ answers() { ! client | grep -q 'ENOENT\|ECONNREFUSED'; }
 unserve() {
     kill "$hawserd" && wait "$hawserd"
 }
-start_client() { # STEPS...: ... and stays
+start_client() { # STEPS...: starts a client that stays
     : >/tmp/client
     ip netns exec n1 hawserd_client $sock "$@" wait >/tmp/client 2>&1 &
     client=$!
@@ -57,7 +57,7 @@ prints() { # WHAT COMMAND...
 }
 shows() { grep -q "$1" /tmp/client || { cat /tmp/client; return 1; }; }
 bound() { in1 hawser devmem status --state /tmp/none --json dm1 | grep -o '"queue":[0-9]*' | tr -d '\n'; }
-uses() { # QUEUES: of ordinary traffic
+uses() { # QUEUES: ordinary traffic uses these and no others
     in1 ethtool -x dm1 >/tmp/uses.out
     cat /tmp/uses.out
     [ "$(sed -n 's/^  *[0-9]*: *//p' /tmp/uses.out | tr -s ' \n' '\n' | grep . | sort -un | tr '\n' ' ')" = "$1 " ]

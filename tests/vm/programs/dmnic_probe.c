@@ -5,8 +5,9 @@
  *   dmnic_probe nic IF split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules
  *   dmnic_probe stat IF NAME
  *   dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
- *   dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES]
+ *   dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] [idle=MS]
  *   dmnic_probe bindtx IF
+ *   dmnic_probe pools
  * recv prints "ready" when it has bound its memory and listens; recv and send end with a line of NAME=VALUE. Exit
  * status: 0, or 1 with a line on stderr. */
 #include <arpa/inet.h>
@@ -242,7 +243,7 @@ static void ethtool(const char *ifname, void *cmd, const char *what)
     close(fd);
 }
 
-/* split: ETHTOOL_TCP_DATA_SPLIT_*; -1: hds-thresh 0 instead. */
+/* Sets header split to `split` (ETHTOOL_TCP_DATA_SPLIT_*), or hds-thresh to 0 if split is -1. */
 static void set_split(const char *ifname, int split)
 {
     uint16_t family;

@@ -338,7 +338,7 @@ static int overwrite(const struct range *w)
     return bad;
 }
 
-/* Tries calls that begin before it or end after it. */
+/* Tries calls on ranges that begin before `from` or end after `to`. */
 static int around(uintptr_t from, uintptr_t to)
 {
     const size_t size = to - from;

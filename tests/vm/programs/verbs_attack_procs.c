@@ -206,7 +206,7 @@ void pass(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t mr = 0;
     char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec v = {&mr, sizeof(mr)}; /* its number is passed along */
+    struct iovec v = {&mr, sizeof(mr)}; /* the MR's number is passed along */
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
     CHECK(reg_mr(dev, pd, area, 4096, &mr) == 0, "REG_MR");

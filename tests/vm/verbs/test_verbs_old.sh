@@ -34,7 +34,7 @@ held() { # ATTACK...: brokered, and nothing is left
 
 mkdir -p /run/hawser
 ok "a device comes up" device_up
-# Except for limits, which the policy sets.
+# Compares everything except limits, which the policy sets.
 ibv_devinfo -v | grep -v '^\s*max_' >devinfo.native
 $run ibv_devinfo -v 2>devinfo.err | grep -v '^\s*max_' >devinfo.brokered
 ok "ibv_devinfo -v prints what it prints natively" diff devinfo.native devinfo.brokered
