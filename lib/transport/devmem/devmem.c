@@ -279,15 +279,17 @@ static uint64_t get_devmem_released(struct hw_conn *c)
 /* Sends the piece, or a part of it, from device memory. */
 static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece, const struct dm_source *from)
 {
-    ssize_t n = -EAGAIN;
-    for (int round = 0; round < 2 && n == -EAGAIN; round++) {
+    ssize_t n = -EBUSY;
+    for (int round = 0; round < 2 && n == -EBUSY; round++) {
         if (c->begun - c->over < SENDS)
             n = dm_send(c->side_fd, from->dmabuf_id, (uint64_t)(piece->ptr - from->base), piece->len, false);
-        int rc = n == -EAGAIN ? reap_sends(c) : 0; /* completions that were not read may be the cause */
+        int rc = n == -EBUSY ? reap_sends(c) : 0; /* completions that were not read may be the cause */
         if (rc < 0)
             return rc;
     }
-    if (n == -EAGAIN)
+    if (n == -EBUSY && c->over < c->begun)
+        return -EAGAIN; /* the completion of a send is an event */
+    if (n == -EAGAIN || n == -EBUSY)
         return n;
     if (n < 0) { /* after any error the next connection sends this memory through the host */
         dm_source_bad(c->args.env->state, c->nic, from);

@@ -57,8 +57,10 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
     if (n <= 0) {
         if (n == 0)
             return 0;
-        if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+        if (errno == EAGAIN)
             return -EAGAIN;
+        if (errno == ENOBUFS || errno == ENOMEM)
+            return -EBUSY;
         return hw_fail(
             -errno, "receiving into device memory: %s%s", strerror(errno),
             errno == ENODEV ? " (data that is not split follows split data, so the connection cannot continue)" : "");
@@ -128,8 +130,10 @@ ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool mo
     } while (n < 0 && errno == EINTR);
     if (n >= 0)
         return n;
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+    if (errno == EAGAIN)
         return -EAGAIN;
+    if (errno == ENOBUFS || errno == ENOMEM)
+        return -EBUSY;
     return hw_fail(-errno, "sending from device memory: %s", strerror(errno));
 }
 

@@ -48,9 +48,10 @@ struct dm_received {
 
 /*
  * Receives at most len bytes from fd. host must have len bytes, because any of the data may be ordinary data. Returns
- * the number of bytes and describes them in *out. Returns 0 if the peer has closed. Fails with -EAGAIN, with -EPROTO if
- * the kernel's description is inconsistent, or with another error of recvmsg(). ENODEV is final: a small unsplit
- * segment behind a segment in device memory blocks the socket permanently.
+ * the number of bytes and describes them in *out. Returns 0 if the peer has closed. Fails with -EAGAIN if nothing has
+ * arrived, with -EBUSY if the kernel lacks memory, with -EPROTO if the kernel's description is inconsistent, or with
+ * another error of recvmsg(). ENODEV is final: a small unsplit segment behind a segment in device memory blocks the
+ * socket permanently.
  */
 ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 
@@ -58,8 +59,8 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 int dm_give_back(int fd, const uint32_t *tokens, size_t n);
 
 /* Starts to send [offset, offset+len) of a bound dma-buf. Returns the number of bytes accepted, or a negative errno.
- * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Also fails with
- * -EAGAIN if dm_reap() must be called first. */
+ * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Fails with
+ * -EBUSY if the kernel lacks memory, or if its memory for completions is full until dm_reap() reads them. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
 /* Reads completions from the error queue and calls over() for each range of sends [first, last]. The successful calls

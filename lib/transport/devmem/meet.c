@@ -337,7 +337,7 @@ static int probe_receive(struct dm_meet *m)
     uint8_t host[PROBE];
     while (m->probe_in < PROBE) {
         ssize_t n = dm_recv(m->side, host, PROBE - m->probe_in, &r);
-        if (n == -EAGAIN)
+        if (n == -EAGAIN || n == -EBUSY)
             return 0;
         if (n <= 0)
             return n ? (int)n : hw_fail(-ECONNRESET, "the peer closed the connection before its probe had arrived");

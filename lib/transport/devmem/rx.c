@@ -209,10 +209,10 @@ int dm_rx_run(struct dm_rx *rx, uint64_t *moved)
         dm_count(&rx->n.calls, 1);
         if (n == 0)
             return hw_fail(-EPIPE, "the peer closed the connection");
-        if (n == -EAGAIN) {
+        if (n == -EAGAIN || n == -EBUSY) {
             if ((rc = poll_rx_gather(rx)) || (rc = return_rx_pages(rx, 1)))
                 return rc;
-            return rx->head == rx->tail ? -EAGAIN : -EBUSY; /* the sender may be waiting for pages that are held here */
+            return rx->head == rx->tail ? (int)n : -EBUSY; /* the sender may be waiting for pages that are held here */
         }
         if (n < 0)
             return (int)n;

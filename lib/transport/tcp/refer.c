@@ -70,8 +70,10 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
         r->held -= (uint32_t)done;
         return done;
     }
-    if (done < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM))
+    if (done < 0 && errno == EAGAIN)
         return -EAGAIN;
+    if (done < 0 && (errno == ENOBUFS || errno == ENOMEM))
+        return -EBUSY; /* the kernel lacks memory, and no event reports when it has some */
     return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice() moved nothing");
 }
 

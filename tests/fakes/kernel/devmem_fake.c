@@ -59,7 +59,7 @@ void df_well(void)
 {
     df_faults.plain = df_faults.host = df_faults.shift = df_faults.no_tx = false;
     df_faults.wedge = df_faults.lie = df_faults.stray_now = false;
-    df_faults.linear = 0;
+    df_faults.linear = df_faults.short_of = 0;
 }
 
 static uint32_t draw(uint32_t n)
@@ -175,6 +175,9 @@ static ssize_t fake_recvmsg(int fd, struct msghdr *m, int flags)
     if (df_faults.wedge) {
         errno = ENODEV;
         n = -1;
+    } else if (df_faults.short_of && draw(df_faults.short_of) == 0) {
+        errno = ENOBUFS;
+        n = -1;
     } else if (b) {
         n = receive(fd, b, m);
     } else {
@@ -202,6 +205,8 @@ static ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
     ssize_t n = -1;
     if (!b || !b->tx)
         errno = EINVAL;
+    else if (df_faults.short_of && draw(df_faults.short_of) == 0)
+        errno = ENOBUFS;
     else if (offset + m->msg_iov->iov_len > b->size)
         errno = EFAULT;
     else

@@ -15,6 +15,7 @@ struct df_faults {
     atomic_bool plain;     /* data of steered connections arrives in ordinary memory */
     atomic_bool host;      /* headers are not split: all data is in host memory, and is reported as such */
     atomic_uint linear;    /* on average, one piece in `linear` is 13 bytes in host memory; 0: none */
+    atomic_uint short_of;  /* on average, one call in `short_of` fails with ENOBUFS; 0: none */
     atomic_bool shift;     /* the NIC writes 64 bytes after the place that it reports */
     atomic_bool no_tx;     /* no sending from device memory */
     atomic_bool wedge;     /* calls fail with ENODEV */

@@ -436,6 +436,9 @@ int main(void)
     df_faults.linear = 10;
     test_device("bytes left in header memory", NULL, false);
     df_well();
+    df_faults.short_of = 2;
+    test_device("a kernel that often lacks memory", NULL, true);
+    df_well();
     df_faults.no_tx = true;
     test_device("a kernel that only receives so", NULL, true);
     df_well();
