@@ -20,7 +20,7 @@ static void hello(const uint8_t *in)
         FUZZ_CHECK((rc == -EPROTO || rc == -EPROTONOSUPPORT) && *hw_error());
         return;
     }
-    FUZZ_CHECK(hw_hello_sniff(in, HW_HELLO_SIZE) == 0);
+    FUZZ_CHECK(hw_hello_sniff(in) == 0);
     FUZZ_CHECK((h.kind == HW_BOOT_CONTROL) == (h.session == 0));
     hw_hello_encode(out, &h);
     FUZZ_CHECK(memcmp(in, out, sizeof(out)) == 0);
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hw_fail(0, "%s", "");
     if (k == 3) {
         if (size - 1 >= 4) {
-            int rc = hw_hello_sniff(data + 1, size - 1);
+            int rc = hw_hello_sniff(data + 1);
             FUZZ_CHECK(rc == 0 || (rc == -EPROTO && *hw_error()));
             FUZZ_CHECK((rc == 0) == (hw_get32(data + 1) == HW_WIRE_MAGIC));
         }

@@ -184,7 +184,7 @@ static int refuse_unknown(const struct opts *o, const struct flat *f, const char
 static int refuse_option(const struct opts *o, const struct flat *f, int argc, char **argv)
 {
     const char *bad = argv[HW_MIN(optind, argc) - 1];
-    if (optopt >= FIRST_ID)
+    if (optopt >= FIRST_ID || (optopt && strncmp(bad, "--", 2) == 0))
         return tool_usage(o->cmd, "option '%s' takes no value", bad);
     if (optopt)
         return tool_usage(o->cmd, "unknown option '-%c'", optopt);

@@ -42,7 +42,7 @@ static const struct knob table[] = {
     {"spin_us", AT(spin_us), COUNT, "50", 0, 1000000, "us",
      "how long a waiting caller polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
-     "the longest time that a progress thread polls for more work before it sleeps; in total it polls for at most four times the CPU time that its work takes; while it polls, it uses a whole CPU"},
+     "the longest time that a progress thread polls for more work before it sleeps; in total it polls for at most four times as long as its work takes; while it polls, it uses a whole CPU"},
     /* The kernel limits the value to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf) and to net.core.[rw]mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
      "SO_SNDBUF of a connection; 0: the kernel's autotuning"},

@@ -66,9 +66,8 @@ int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h)
     return 0;
 }
 
-int hw_hello_sniff(const uint8_t *in, size_t n)
+int hw_hello_sniff(const uint8_t in[4])
 {
-    (void)n;
     uint32_t magic = hw_get32(in);
     if (magic == HW_WIRE_MAGIC)
         return 0;
@@ -187,7 +186,7 @@ const char *hw_refusal_text(unsigned refusal)
         [HW_REFUSE_FULL] = "the server has as many peers as it allows (knob max_peers)",
         [HW_REFUSE_SESSION] = "the server does not know the session, or no longer does",
         [HW_REFUSE_PROOF] = "the client's proof of its key is wrong",
-        [HW_REFUSE_STALE] = "the connection is out of date, or an older one is still in use on the server",
+        [HW_REFUSE_STALE] = "the connection is out of date",
         [HW_REFUSE_FAILED] = "the server cannot set up the session; its log has the reason",
     };
     return refusal < HW_REFUSE_COUNT ? text[refusal] : "unknown reason";

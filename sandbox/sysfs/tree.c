@@ -162,6 +162,8 @@ void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
 {
     char target[PATH_MAX];
     bool fresh;
+    if (t->rc)
+        return;
     /* The target leads up from the link's folder to the part that both paths have in common, and then down to `to`. */
     size_t same = 0, at = 0, used = 0;
     for (size_t i = 0; path[i] && path[i] == to[i]; i++)

@@ -112,7 +112,7 @@ def part_env(tmp):
     r = run(tmp, "env", tool=tool)
     ok(r.returncode == 1 and "libnccl-net-hawser.so was not found near" in r.stderr, "no plugin: exit 1, and where it was looked for", r)
     for argv, said in ([], "ACTION is missing; it must be one of env, check, bench"), (["nope"], "unknown action 'nope'"), (["env", "x"], "takes options only"), \
-            (["check", "--nccl"], "needs a value"), (["env", "--nope"], "unknown option"):
+            (["check", "--nccl"], "needs a value"), (["env", "--nope"], "unknown option"), (["env", "--help=x"], "option '--help=x' takes no value"):
         r = run(tmp, *argv)
         ok(r.returncode == 2 and said in r.stderr, f"`nccl {' '.join(argv)}`: exit 2, says {said}", r)
 

@@ -71,8 +71,8 @@ static bool read_nccl_child_output(struct nccl_child *c, int fd, pid_t pid, int 
             return true;
         else if (k == 0)
             usleep(5000);
-        if (!ended && hw_now() > deadline)
-            return false;
+        if (hw_now() > deadline)
+            return ended;
     }
 }
 

@@ -44,9 +44,9 @@ struct nccl_device {
 
 struct nccl_plugin {
     struct nccl_child child;
-    char asked[256]; /* item of NCCL_NET_PLUGIN, "libnccl-net.so" if nccl_net_plugins() is NULL, or our plugin */
-    bool listed;     /* NCCL would try the plugin; hawser's plugin is examined in any case */
-    bool ours;       /* the plugin is hawser's */
+    char asked[NCCL_PATH]; /* item of NCCL_NET_PLUGIN, "libnccl-net.so" if nccl_net_plugins() is NULL, or our plugin */
+    bool listed;           /* NCCL would try the plugin; hawser's plugin is examined in any case */
+    bool ours;             /* the plugin is hawser's */
     char path[NCCL_PATH];
     char why[HW_ERR_TEXT];
     unsigned tables, tuners; /* bit v is set if the plugin has ncclNetPlugin_v<v> or ncclTunerPlugin_v<v> */

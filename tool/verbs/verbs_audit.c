@@ -100,9 +100,11 @@ static void look_again(struct reader *r)
         fclose(r->f);
         r->f = f;
         r->len = 0;
+        r->cut = false;
     } else if (!other && ftello(r->f) > open.st_size) {
         rewind(r->f);
         r->len = 0;
+        r->cut = false;
     }
 }
 

@@ -142,9 +142,9 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
      * that container would wait forever after their broker has died. */
     rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
-    *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (rc)
         return rc;
+    *folder = c->pid ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (c->pid && *folder < 0)
         return hw_fail(-errno, "cannot open %s: %s", path, hw_errno_text(errno));
     rc = vb_join(o->state_dir, c);
@@ -179,10 +179,13 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Returns true if process pid, whose folder in /proc is `folder`, has ended. A zombie has no namespaces. */
+/* Returns true if process pid has ended. folder is its folder in /proc, or -1 if it was not opened. A zombie has no
+ * namespaces. */
 static bool has_container_ended(pid_t pid, int folder)
 {
-    return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    return pid && faccessat(folder, folder < 0 ? path : "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH);
 }
 
 /* Makes children of this process start in the PID namespace of process pid, or in the caller's if pid is 0. If the

@@ -255,6 +255,8 @@ int vb_serve(const struct vb_container *c, const struct vb_broker_options *o)
     int rc = b ? 0 : hw_no_memory("a broker");
     if (!b) {
         close(c->listener);
+        if (c->join >= 0)
+            close(c->join);
         return rc;
     }
     memset(b, 0, sizeof *b);

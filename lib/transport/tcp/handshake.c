@@ -82,7 +82,7 @@ static int receive_bytes(struct hw_hs *hs, int fd)
             return hw_fail(-errno, "receiving a bootstrap message: %s", strerror(errno));
         hs->have += (uint32_t)r;
         if (hs->stage == S_HELLO && hs->have >= 4) {
-            int rc = hw_hello_sniff(hs->in, hs->have);
+            int rc = hw_hello_sniff(hs->in);
             if (rc)
                 return rc; /* the first four bytes identify clients that use another protocol */
         }

@@ -40,7 +40,7 @@ int mesh_grow(void *list, size_t n, size_t *cap, size_t size, const char *what)
 
 static int add_sample(struct mesh_sample **list, size_t *n, size_t *cap, const struct mesh_sample *s)
 {
-    if (*n == *cap && *n >= MESH_SAMPLES)
+    if (*n >= MESH_SAMPLES)
         return hw_fail(-E2BIG, "too many results: at most %d", MESH_SAMPLES);
     int rc = mesh_grow(list, *n, cap, sizeof **list, "results");
     if (rc == 0)

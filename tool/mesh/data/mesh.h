@@ -10,7 +10,7 @@
 #include "tool/mesh/run/mesh_proto.h"
 
 #define MESH_WHY     160
-#define MESH_SAMPLES 16000000 /* a list with this many samples grows no further */
+#define MESH_SAMPLES 16000000 /* maximum length of each list of samples */
 #define MESH_ALL     0xff     /* value of a NIC index: all NICs together */
 
 enum mesh_state {

@@ -229,8 +229,11 @@ static uint32_t hear_greetings(struct starter *s)
                 hw_close(&s->host[i].out);
     }
     output_progress(NULL);
+    came = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        if (!s->host[i].greeted)
+        if (s->host[i].greeted)
+            came++;
+        else
             tool_fail("mesh", "hawser was not started on %s: `%s` %s", s->host[i].name, s->o->ssh ? s->o->ssh : SSH,
                       s->host[i].out < 0 ? "ended before hawser answered"
                       : tool_stop        ? "was interrupted before hawser answered"
