@@ -29,7 +29,7 @@ static int not_yet(const struct hw_copies *c, struct hw_copy_queue *q)
     return -EBUSY;
 }
 
-static int fail_copy(const struct hw_copy_queue *q)
+int hw_copy_fail(const struct hw_copy_queue *q)
 {
     char text[HW_ERR_TEXT];
     snprintf(text, sizeof(text), "%s", hw_error());
@@ -42,7 +42,7 @@ int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t nu
         return 0;
     uint64_t upto = q->over;
     if (q->space->ops->done(q->q, &upto))
-        return fail_copy(q);
+        return hw_copy_fail(q);
     if (upto > q->over) {
         q->over = upto;
         q->waiting_since = 0;
@@ -64,7 +64,7 @@ int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, 
         rc = q->space->ops->copy(q->q, to, from, len);
     }
     if (rc)
-        return fail_copy(q);
+        return hw_copy_fail(q);
     q->started++;
     return 0;
 }

@@ -59,6 +59,8 @@ int hw_copies_queue(struct hw_copy_way *w, const struct hw_space *space, bool ma
 /* Starts a copy; q->started is its number afterwards. Fails with -EBUSY if HW_COPIES_DEPTH copies are in flight, or
  * with -ENXIO. */
 int hw_copy_start(const struct hw_copies *c, struct hw_copy_queue *q, void *to, const void *from, size_t len);
+/* Reports that the device has failed, with hw_error() as the reason. Returns -ENXIO. */
+int hw_copy_fail(const struct hw_copy_queue *q);
 /* Returns 0 if the copy with this number is complete, or else -EBUSY or -ENXIO. */
 int hw_copy_test(const struct hw_copies *c, struct hw_copy_queue *q, uint64_t number);
 /* Waits until all copies of a queue are complete or the device has failed. Returns false if neither happens within

@@ -112,7 +112,8 @@ static int start_part_copy(struct hw_staging *s, const struct way *w, const stru
 {
     if (copies_later(w, p))
         return hw_copy_start(s->copies, p->queue, to, from, p->len);
-    return w == &s->in ? hw_store(p->queue->space, to, from, p->len) : hw_load(p->queue->space, to, from, p->len);
+    int rc = w == &s->in ? hw_store(p->queue->space, to, from, p->len) : hw_load(p->queue->space, to, from, p->len);
+    return rc < 0 ? hw_copy_fail(p->queue) : 0;
 }
 
 /* Starts the copy of a part and appends the part. */

@@ -397,9 +397,11 @@ static unsigned count_lost_by_both(const struct pair *p)
     return a + b;
 }
 
-static void failure(int op)
+static void failure(int op, bool pinned)
 {
     static const char *const ops[] = {"write", "read", "send"};
+    atomic_store(&dev_no_pin, !pinned);
+    step(pinned ? "a failing device" : "a failing device with synchronous copies");
     struct pair p = begin(NULL);
     hawser *ho = op == 1 ? p.b : p.a, *hi = op == 1 ? p.a : p.b;
     for (int way = 0; way < 2; way++) { /* from the device, and to it */
@@ -443,6 +445,7 @@ static void failure(int op)
         }
     }
     end(&p);
+    atomic_store(&dev_no_pin, 0);
 }
 
 static void no_pin(void)
@@ -512,10 +515,9 @@ int main(void)
     lists();
     step("cost");
     one_pass();
-    for (int op = 0; op < 3; op++) {
-        step("failure");
-        failure(op);
-    }
+    for (int op = 0; op < 3; op++)
+        for (int pinned = 0; pinned < 2; pinned++)
+            failure(op, pinned);
     step("no pin");
     no_pin();
     step("cancel");
