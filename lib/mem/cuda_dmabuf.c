@@ -108,7 +108,7 @@ int hw_cuda_dmabuf_of(const struct hw_space *s, const void *ptr, size_t near, si
     from = HW_MAX(from, low);
     to = HW_MIN(to, high);
     if ((uintptr_t)ptr < from || (uintptr_t)ptr >= to)
-        return hw_fail(-EOPNOTSUPP, "%p of %s is on a page that its allocation does not fill", ptr, s->name);
+        return hw_fail(-ERANGE, "%p of %s is on a page that its allocation does not fill", ptr, s->name);
     return export_pages(s, (uint8_t *)(uintptr_t)from, (size_t)(to - from), out);
 }
 

@@ -2,6 +2,8 @@
 /* The application's memory that is bound to NICs for sending. */
 #include "transport/devmem/ctx.h"
 
+#include <unistd.h>
+
 /* The kernel keeps 72 bytes for each page that is bound for sending (net_devmem_bind_dmabuf(), net/core/devmem.c), so
  * only the used part of a framework's allocation of many GB is bound. The first range of an allocation begins and ends
  * at multiples of WINDOW around the data, or at the ends of the allocation. The window doubles with each further range.
@@ -44,19 +46,26 @@ void dm_sources_run(struct dm_ctx *x)
             continue;
         struct hw_dmabuf b;
         struct dm_binding bound;
+        bool asked = false;
         int rc = dm_ctx_helper(x);
         if (rc == 0 && (rc = space->ops->dmabuf_of(space, is.base, len, window, &b)) == 0) {
-            rc = b.id == is.id ? dm_ctx_asked(x, dm_helper_bind_tx(x->helper, n->name, b.fd, &bound))
-                               : hw_fail(-ESTALE, "memory of %s was freed in the meantime", space->name);
+            asked = b.id == is.id;
+            rc = asked ? dm_ctx_asked(x, dm_helper_bind_tx(x->helper, n->name, b.fd, &bound))
+                       : hw_fail(-ESTALE, "memory of %s was freed in the meantime", space->name);
             hw_close(&b.fd);
         }
         if (rc)
             hw_log(x->env->log, rc == -ESTALE ? HAWSER_LOG_DEBUG : HAWSER_LOG_INFO,
                    "%s: %s memory is sent through the host: %s", n->name, space->name, hw_error());
         pthread_mutex_lock(&x->mu);
-        n->no_sending |= rc == -EOPNOTSUPP;
+        n->no_sending |= asked && rc == -EOPNOTSUPP; /* the NIC cannot, whatever the memory */
         if (s->state == WANTED) { /* false if the range was dropped in the meantime, when hawserd was lost */
             s->state = rc ? BAD : BOUND;
+            if (rc == -ERANGE) { /* the rest of the allocation can be bound */
+                size_t within = (uintptr_t)is.base % (size_t)sysconf(_SC_PAGESIZE);
+                s->is.base = is.base - within;
+                s->is.size = within + len;
+            }
             if (rc == 0) {
                 s->binding = bound.id;
                 s->is.dmabuf_id = bound.dmabuf_id;

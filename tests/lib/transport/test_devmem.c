@@ -8,6 +8,7 @@
 #include "tests/lib/context/pairhelp.h"
 
 #include "base/pattern.h"
+#include "mem/cuda.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "transport/devmem/helper.h"
 #include "transport/devmem/rx.h"
@@ -138,6 +139,36 @@ static void test_device(const char *what, const char *const *knobs, uint64_t exa
 }
 
 /* Only the sent part of a large allocation is bound, because binding costs the kernel time for each page. */
+/* Tests that memory that cannot be bound, because its allocation does not fill the page, does not prevent the NIC from
+ * sending other memory. */
+static void test_page_not_filled(void)
+{
+    struct pair p = open_pair(NULL);
+    const struct hw_cuda *cu;
+    CUcontext ctx, popped;
+    CUdeviceptr ptr = 0;
+    struct place b = place(p.b, HAWSER_MEM_CUDA, LEN), a = {.len = LEN};
+    step("a page that the allocation does not fill");
+    must(hw_cuda(&cu) | cu->DevicePrimaryCtxRetain(&ctx, 0) | cu->CtxPushCurrent(ctx) | cu->MemAlloc(&ptr, LEN));
+    must(hawser_mem_register(p.a, HAWSER_MEM_CUDA, (void *)ptr, LEN, &a.mem));
+    fill(&a, 1);
+    for (int round = 0; round < 4; round++) {
+        hawser_op *op;
+        struct hawser_vec v[2] = {{.mem = a.mem, .offset = LEN - 100, .length = 100, .region = &b.region},
+                                  {.mem = a.mem, .length = 64 << 10, .region = &b.region, .remote_offset = 100}};
+        must(hawser_write(p.ab, v, 2, NULL, &op));
+        is_rc(ph_finish(op), 0, "a list with bytes in that page is written");
+    }
+    for (int round = 0; round < 4; round++)
+        is_rc(move(p.ab, &a, &b, false), 0, "so is the whole memory");
+    ok(holds(&b, 1), "every byte");
+    ok(sum(p.ab).tx_device_bytes > LEN, "most was sent from device memory: %llu",
+       (unsigned long long)sum(p.ab).tx_device_bytes);
+    must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
+    must(cu->MemFree(ptr) | cu->CtxPopCurrent(&popped));
+    ph_close(&p);
+}
+
 static void test_part(void)
 {
     struct fakecuda_counts before, after;
@@ -443,6 +474,7 @@ int main(void)
     test_device("a kernel that only receives so", NULL, true);
     df_well();
     test_part();
+    test_page_not_filled();
     test_mixed();
     test_gpus();
     test_gpus_refused();
