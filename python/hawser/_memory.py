@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import mmap
 from contextlib import contextmanager
+from errno import ENOMEM
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator
 
 from ._buffers import CUDA, HOST, find_buffer, find_span
 from ._library import address_of, check, ffi, invalid, lib
+from .errors import make_error
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -182,7 +184,12 @@ def allocate(context: Context, length: int, kind: str, device: int, handle: Any)
     if kind not in KINDS:
         raise invalid(f"unknown kind of memory {kind!r}; use \"host\" or \"cuda\"")
     if kind == "host":  # allocated by Python, so that a view outlives the registration
-        return register(context, mmap.mmap(-1, length), handle)
+        try:
+            mapping = mmap.mmap(-1, length)
+        except (OSError, OverflowError) as e:
+            code = (e.errno if isinstance(e, OSError) else None) or ENOMEM
+            raise make_error(-code, f"cannot allocate {length} bytes: {e}") from e
+        return register(context, mapping, handle)
     out = ffi.new("hawser_mem **")
     check(lib.hawser_mem_alloc(handle, CUDA, device, length, out))
     return Memory(context, out[0], kind, address_of(lib.hawser_mem_ptr(out[0])), length, False, None)

@@ -78,6 +78,12 @@ def test_wrong_arguments_have_a_line(pair):
     pair.to_a.write([Vec(mine, region=region)]).wait(LIMIT)
 
 
+@pytest.mark.parametrize("length", [1 << 62, 1 << 80])
+def test_too_much_memory(pair, length):
+    with pytest.raises(hawser.NoMemoryError, match=f"cannot allocate {length} bytes"):
+        pair.a.alloc(length)
+
+
 def test_bounds_of_memory(pair):
     memory = pair.a.alloc(64)
     for call in (lambda: memory.store(b"12", 63), lambda: memory.load(60, 5), lambda: memory.export(60, 5, read=True)):
