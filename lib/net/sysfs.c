@@ -115,7 +115,7 @@ int hw_text_u64(const char *text, uint64_t *out)
     errno = 0;
     unsigned long long v = strtoull(digits, &end, base);
     /* strtoull() would also accept blanks, signs and a second 0x */
-    if (!isxdigit((unsigned char)*digits) || end == digits || *end || errno || (base == 16 && strchr(digits, 'x')))
+    if (!isxdigit((unsigned char)*digits) || end == digits || *end || errno || (base == 16 && strpbrk(digits, "xX")))
         return hw_fail(-EINVAL, "'%.40s' is not a whole number", text);
     *out = v;
     return 0;

@@ -197,7 +197,8 @@ int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write)
     size_t n = 0;
     sb_journal_init(j);
     file_name(name, id, ".journal");
-    int fd = openat(dir, name, (write ? O_RDWR : O_RDONLY) | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    /* O_NONBLOCK, because opening a FIFO would wait for a writer */
+    int fd = openat(dir, name, (write ? O_RDWR : O_RDONLY) | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return hw_fail(-errno, "opening the journal of %s: %s", id, strerror(errno));
     int rc = write ? lock_journal(fd, id) : 0;
@@ -235,7 +236,7 @@ bool sb_journal_locked(int dir, const char *id)
 {
     char name[SB_ID_MAX + 16];
     file_name(name, id, ".journal");
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     bool locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
     hw_close(&fd);

@@ -127,6 +127,10 @@ static void parsers(void)
 {
     cpu_set_t set;
     size_t count = 0;
+    uint64_t number;
+    ok(hw_text_u64("0XfF", &number) == 0 && number == 255 && hw_text_u64("0x0X5", &number) == -EINVAL &&
+           hw_text_u64("0X0x5", &number) == -EINVAL,
+       "a hexadecimal number has one 0x");
     ok(hw_text_cpulist("0-3,8,4095-4096", &set, &count) == 0 && count == 7 && CPU_COUNT(&set) == 5 &&
            CPU_ISSET(8, &set),
        "a list of CPUs, with some beyond what a cpu_set_t holds");

@@ -354,6 +354,10 @@ static void test_refused(void)
        "its status says so,");
     ok(pwrite(fd, &before, 1, 100) == 1 && sm_restore(NULL) == 0 && sm_same(&sm_host, was), "and is not lost");
     close(fd);
+    ok(mkfifo(path, 0600) == 0, "a FIFO in the journal's place:");
+    ok(sm_restore(NULL) < 0 && sb_status(sm_dir, NULL, see, &s) == 0 && s.state == SB_STATE_UNREADABLE,
+       "is refused without waiting for a writer: %s", s.error);
+    unlink(path);
     free(was);
 }
 

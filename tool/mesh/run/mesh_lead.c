@@ -296,13 +296,14 @@ static void add_target(struct lead *l, uint32_t node, struct mesh_order *o)
     t->port = h->port;
 }
 
-/* Orders node `from` to measure with the targets of o. */
-static void give_order(struct lead *l, uint32_t from, const struct mesh_order *o, uint32_t to)
+/* Orders node `from` to measure with the targets of o. Fails with -ENOMEM; an unreachable rank is lost, without an
+ * error. */
+static int give_order(struct lead *l, uint32_t from, const struct mesh_order *o, uint32_t to)
 {
     struct lead_rank *r = &l->rank[l->by_node[from]];
     HW_AUTO_FREE struct mesh_message *m = calloc(1, sizeof *m);
     if (!m)
-        return;
+        return hw_no_memory("an order");
     m->type = MESH_ORDER;
     m->order = *o;
     m->order.seq = ++l->seq;
@@ -314,6 +315,7 @@ static void give_order(struct lead *l, uint32_t from, const struct mesh_order *o
         l->busy--;
         lose_rank(l, r, knock(&r->hello) == -ECONNREFUSED ? MESH_DIED : MESH_SILENT, hw_error());
     }
+    return 0;
 }
 
 static struct mesh_order make_order(const struct lead *l, enum mesh_what what, uint64_t duration_ms)
@@ -356,14 +358,16 @@ int lead_phase(struct lead *l, const struct mesh_pair *pair, size_t n, enum mesh
     static const char *const names[] = {"latency", "one way", "both ways", "rails", "all to all"};
     struct mesh_order o = make_order(l, what, duration_ms);
     const uint64_t start = hw_now();
-    for (size_t i = 0; i < n; i++) {
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
         struct mesh_order one = o;
         if (!lead_has(l, pair[i].a) || !lead_has(l, pair[i].b) || l->failed_now[pair[i].a])
             continue;
         add_target(l, pair[i].b, &one);
-        give_order(l, pair[i].a, &one, pair[i].b);
+        rc = give_order(l, pair[i].a, &one, pair[i].b);
     }
-    int rc = await_answers(l, &o);
+    if (rc == 0)
+        rc = await_answers(l, &o);
     if (l->o->common.verbose > 0) {
         output_progress(NULL);
         fprintf(stderr, "hawser mesh: %s: %zu pair%s in %.2f s\n", names[what - MESH_LATENCY], n, hw_plural(n),
@@ -376,15 +380,16 @@ int lead_all_to_all(struct lead *l, uint64_t duration_ms)
 {
     struct mesh_order o = make_order(l, MESH_ALL_TO_ALL, duration_ms);
     const uint32_t n = l->m->n;
-    for (uint32_t i = 0; i < n; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct mesh_order one = o;
         for (uint32_t k = 1; k < n && one.n_targets < MESH_TARGETS; k++) /* spread the targets over all ranks */
             if (lead_has(l, (i + k) % n))
                 add_target(l, (i + k) % n, &one);
         if (lead_has(l, i) && one.n_targets)
-            give_order(l, i, &one, MESH_RANKS);
+            rc = give_order(l, i, &one, MESH_RANKS);
     }
-    return await_answers(l, &o);
+    return rc < 0 ? rc : await_answers(l, &o);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------ */
