@@ -67,7 +67,7 @@ def verified(lines, iters):
 
 
 def usage():
-    for text in "", "a", "0-", "3-1", "0,,1", "0,0", "-1", "0:", "0:1:2", "0-3:1", "all,0", "0-99", "5000", "0 1", "0,":
+    for text in "", "a", "0-", "3-1", "0,,1", "0,0", "0,0:0", "1:1,0-2", "-1", "0:", "0:1:2", "0-3:1", "all,0", "0-99", "5000", "0 1", "0,":
         r = subprocess.run([HAWSER, "bench", "--gpus", text, "127.0.0.1:1"], capture_output=True, text=True)
         ok(r.returncode == 2 and "GPU" in r.stderr and not r.stdout, f"--gpus '{text}': exit 2 and why", r)
     for argv, said in (["--gpu", "0-1"], "--gpu"), (["--gpus", "0", "--gpu", "1"], "not together"), (["--map", "0=lo"], "--gpus"), \

@@ -16,10 +16,15 @@ static bool parse_gpu_ordinal(const char **p, int *out)
     return n > 0 && v <= GPUS_TOP;
 }
 
+static int get_peer_gpu(int gpu, int peer)
+{
+    return peer == GPUS_SAME ? gpu : peer;
+}
+
 static int add_gpu_pair(struct gpus *g, int gpu, int peer, const char *text)
 {
     for (size_t i = 0; i < g->n; i++)
-        if (g->pair[i].gpu == gpu && g->pair[i].peer == peer)
+        if (g->pair[i].gpu == gpu && get_peer_gpu(gpu, g->pair[i].peer) == get_peer_gpu(gpu, peer))
             return hw_fail(-EINVAL, "'%.80s' lists GPU %d twice", text, gpu);
     if (g->n == GPUS_MAX)
         return hw_fail(-E2BIG, "'%.80s' has too many pairs of GPUs; at most %d are allowed", text, GPUS_MAX);
