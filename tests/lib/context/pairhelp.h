@@ -226,7 +226,7 @@ __attribute__((unused)) static bool ph_guards_ok(const struct ph_buf *b)
     return true;
 }
 
-/* Deregisters the memory. The context must still be open. */
+/* Deregisters and frees the memory. The context must still be open. */
 __attribute__((unused)) static void ph_drop(struct ph_buf *b)
 {
     must(hawser_mem_deregister(b->mem));

@@ -128,8 +128,8 @@ static void notifications(hawser *b, hawser_peer *ab)
     is_int(wrong, 0, "notifications are told in order, with their bytes");
 }
 
-/* Closes a context whose application does not ask for the ends of its operations. ASan has no mallinfo2(), but reports
- * memory that is not freed. */
+/* Closes a context whose application does not ask for the ends of its operations. mallinfo2() does not count ASan's
+ * heap, but ASan reports memory that is not freed. */
 static void unreported(void)
 {
     enum { N = 2000 };

@@ -22,7 +22,7 @@
 #define MORE      (16u << 20)
 #define CHANNELS  2
 #define ALL       ((1u << NICS) - 1)
-#define LIMIT_S   115 /* for the whole program */
+#define LIMIT_S   115 /* for the tests of one operation */
 #define BACK_MS   10000
 #define SLACK_MS  2000 /* time to notice a dead NIC and to send its chunks again */
 #define FLAP_MS   8000
@@ -34,7 +34,7 @@ struct client {
     size_t size, more;
     int timeout_ms;
     char knob[4][64];
-    atomic_int state; /* 1 connected, 2 in the transfer, 3 through it, 4 at an end */
+    atomic_int state; /* 1 connected, 2 in the transfer, 3 through it, 4 ended */
     atomic_int go, stop;
     atomic_ullong moved;
     atomic_ullong ns, end, bad, total, rx_bytes;
@@ -222,7 +222,7 @@ static bool start(enum f_op op, size_t size, int timeout_ms, const char *knob1, 
     return true;
 }
 
-/* Checks that both processes ended normally and without errors. */
+/* Stops both processes. Returns whether they ended normally and without errors. */
 static bool finish(void)
 {
     atomic_store(&sh->cl.stop, 1);
@@ -458,7 +458,8 @@ static void flapping(enum f_op op)
     all_up();
 }
 
-/* All NICs go down permanently: both sides get a typed error within a bounded time. */
+/* All NICs go down permanently. With op_ms, the operation fails by this deadline. Without, both sides give the peer up,
+ * with a typed error within a bounded time. */
 static void all_for_good(enum f_op op, const char *node, int op_ms)
 {
     const int peer_ms = op_ms ? 10000 : 2000, stall_ms = 500;

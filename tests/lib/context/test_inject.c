@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Injects failures: each allocation and each file descriptor of a whole run fails once, and all from a point on; system
- * calls move one byte at a time, are interrupted, and find no buffers. The library has no hooks: the linker (--wrap,
+ * calls move few bytes at a time, are interrupted, and find no buffers. The library has no hooks: the linker (--wrap,
  * see meson.build) redirects its calls. Allocations of libc itself (in getaddrinfo(), pthread_create()) are not
  * redirected; pthread_create() fails as a whole.
  */
@@ -321,7 +321,7 @@ static uint8_t here[SPACE], there[SPACE];
 static struct {
     int errors, unclean, wrong, stuck;
     bool shifted;    /* a send or a receive has failed, so the others match differently */
-    char first[300]; /* the first error that was not clean */
+    char first[300]; /* the first unclean error, or operation that does not end */
     char error[300]; /* the first error of any kind */
 } life;
 

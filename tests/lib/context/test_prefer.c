@@ -2,8 +2,8 @@
 /*
  * Tests preferred NICs (hawser_connect_options.prefer) between two nodes of a lab with three NICs each: the other NICs
  * carry nothing while a preferred one works, and everything while none does, whether the kernel reports a failure or
- * packets are lost. Also tests that an operation starts at once if the first rail is down or suspect and nothing else
- * is in flight, and that the peers of a context use different NICs first.
+ * packets are lost. Also tests that an operation does not wait for the next ping if the first rail is down and nothing
+ * else is in flight, and that the peers of a context use different NICs first.
  *
  * The client is a process in node a, which prints the TAP output and takes down its own NICs. The server is a process
  * in node b.
@@ -43,7 +43,7 @@ static int run(const char *fmt, unsigned nic)
     return system(line); /* NOLINT(cert-env33-c): the test's own commands */
 }
 
-/* Makes packets that leave by the NIC get lost, without an error. */
+/* Makes packets that leave by the NIC get lost without an error, or undoes this. */
 static void lose_packets(unsigned nic, bool lose)
 {
     int rc =
