@@ -42,7 +42,7 @@ static bool filled(const void *p, size_t len, unsigned seed)
 
 /* ---- drivers that are not there, or lack something: each in a process of its own ------------ */
 
-/* Runs one of these processes, which prints "rc text". */
+/* Runs in such a process, and prints "rc text". */
 static int answer(const char *what)
 {
     const struct hw_cuda *cu;

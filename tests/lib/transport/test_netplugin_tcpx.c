@@ -11,7 +11,7 @@
 #define STEERING      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
 #define STEERING_NONE "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0"
 #define STEERING_LONG "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1500000"
-/* Only a few of these tests need the 5 s for which accept() sleeps. */
+/* Environments of the plugin. WITH(): the accept() and connect() of the plugin do not sleep. */
 #define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
 #define WITH(...) AWAKE(STEERING_NONE, "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
