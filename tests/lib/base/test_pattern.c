@@ -85,9 +85,9 @@ static void all_bad(void)
 
 static uint8_t here[65536], there[65536];
 
-/* Returns whether the bytes of two places match no more or less often than by chance, which is one byte in 256: the
- * count over n bytes may deviate by eight standard deviations of sqrt(n * 255) / 256. Counts all bytes, and those at
- * each of the eight positions in a word. */
+/* Returns whether the bytes of two places match only by chance. The expected number of matches in n bytes is n / 256,
+ * with a standard deviation of sqrt(n * 255) / 256; the number may deviate by eight of these. Checks the number for all
+ * bytes, and for each of the eight positions in a word. */
 static bool by_chance(uint64_t seed_a, uint64_t pos_a, uint64_t seed_b, uint64_t pos_b)
 {
     const double n = sizeof(here), per = n / 8;

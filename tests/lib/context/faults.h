@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that the fault tests share: a server process that checks arriving data, and a client that transfers checked
- * data. Both sides use the pattern, and commands are notifications. The server reports to the test in shared memory.
+ * Code that the fault tests and test_prefer share: a server process that checks arriving data, and a client that
+ * transfers checked data. Both sides use the pattern, and commands are notifications. The server reports to the test in
+ * shared memory.
  *
  * Late and stray bytes are detected too: after a buffer was checked, it is filled with poison, which is checked before
  * the buffer's next use. The guards around each buffer are checked too.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests NICs that go down during a transfer, in a lab of two nodes with four NICs each: one, three or all NICs, at
- * either side, flapping, the NIC of the first rail, and permanently. Checks every byte at its destination, and that
- * each arrived once.
+ * Tests NICs that go down or lose all packets during a transfer, in a lab of two nodes with four NICs each: one, three
+ * or all NICs, at either side, flapping, the NIC of the first rail, and permanently. Checks every byte at its
+ * destination, and that each arrived once.
  *   test_faults_nic [write|read|send]    HAWSER_TEST_LONG=1: every fault for every operation
  */
 #include "faults.h"

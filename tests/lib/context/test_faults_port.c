@@ -20,7 +20,7 @@
 #define LOCAL     "127.0.0.1"
 #define LIMIT_S   110
 #define PEERS     1000
-#define KERNEL_MS 12000 /* the kernel keeps silent connections for this time before the listener gets them */
+#define KERNEL_MS 12000 /* the kernel keeps silent connections for at most this time before the listener gets them */
 #define WORKERS   4
 #define PEER_SIZE (64u << 10)
 #define PEER_MAX  (160u << 10) /* maximum bytes of user memory for a peer */

@@ -103,7 +103,7 @@ static void lists(void)
     list_of(0);
     list_of(1);
     list_of(3);
-    list_of(17); /* one more than fits inline */
+    list_of(17);
     list_of(1000);
     list_of(HAWSER_MAX_VECS);
     struct hawser_vec *v = calloc(HAWSER_MAX_VECS + 1, sizeof(*v));
