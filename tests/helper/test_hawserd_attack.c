@@ -161,7 +161,7 @@ static int zoo(uint16_t type)
     }
 }
 
-/* Sends a message with file descriptors. Most messages are valid or almost valid. */
+/* Sends a message and its file descriptors. Most messages are valid or almost valid. */
 static int send_something(int fd, uint32_t seq, const uint32_t *ids, unsigned n_ids)
 {
     static const char *const names[] = {"eth1", "eth2", "lo", "eth9", "0123456789abcde", "*", "..", "%s%n"};
@@ -325,7 +325,7 @@ static void kills(void)
 
 /* ---- users ------------------------------------------------------------------------------------------ */
 
-/* Returns the answer to a process that fn has prepared, or 77 if fn failed. */
+/* Connects in a process that fn prepares. Returns 0, the positive error number, or 77 if fn failed. */
 static int answer_as(int (*fn)(void))
 {
     struct dm_helper *h;

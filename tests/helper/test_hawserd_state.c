@@ -76,7 +76,7 @@ static int steer(struct hd_state *s, const void *owner, uint32_t binding, uint32
 static struct hw_helper_reply A1, A2;
 static int owner_a, owner_b;
 
-/* Makes some requests of each kind, and continues after failures. Returns how many succeeded. */
+/* Binds, steers and releases, and continues after failures. Returns how many requests succeeded. */
 static unsigned work(struct hd_state *s)
 {
     struct hw_helper_reply rule = {0}, tx, gone;

@@ -147,8 +147,8 @@ static void nothing_repeats(void)
     ok(!by_chance(7, 0, 7, 0), "this test sees a match when there is one");
 }
 
-/* Each of 256 values must be equally frequent at each byte of the word (chi-squared, 255 degrees of freedom: mean 255,
- * deviation 22.6), so that constant data of any value is detected. */
+/* Each of 256 values must be about equally frequent at each byte of the word (chi-squared, 255 degrees of freedom: mean
+ * 255, deviation 22.6), so that constant data of any value is detected. */
 static void values(void)
 {
     static uint8_t buf[1 << 20];

@@ -32,12 +32,12 @@ struct f_server {
     atomic_uint sessions;    /* existing sessions */
     atomic_uint accepted;    /* sessions ever accepted */
     atomic_uint died;        /* sessions that ended without a BYE */
-    atomic_uint untyped;     /* sessions that ended with an error that hawser.h does not specify for this */
+    atomic_uint untyped;     /* sessions that ended with an error for which f_typed() is false */
     atomic_int last_rc;      /* result of the last session that ended */
     atomic_ullong last_end;  /* hw_now() */
     atomic_ullong bad;       /* wrong bytes seen by the server */
     atomic_ullong rx_bytes;  /* payload received by channels, of ended sessions */
-    atomic_uint lost;        /* channels lost, of existing sessions */
+    atomic_uint lost;        /* how often channels of existing sessions were lost */
     atomic_uint probe, seen; /* when probe changes, the server sets fds, heap and rss, and then seen to it */
     atomic_uint fds;
     atomic_ullong heap, rss; /* bytes */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests small writes beside large writes to the same peer: the rail that carries the small writes leaves the large ones
- * to other rails. Also tests small writes beside a thread that waits for new peers and does not drive the loop. */
+/* Tests small writes beside large writes to the same peer: the rail that carries the small writes leaves almost all
+ * bytes of the large ones to other rails. Also tests small writes beside a thread that waits for new peers and does not
+ * drive the loop. */
 #include "context/context.h"
 #include "pairhelp.h"
 

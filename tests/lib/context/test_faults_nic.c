@@ -452,7 +452,7 @@ static void flapping(enum f_op op)
     is_int(atomic_load(&sh->cl.rc), 0, "every transfer is complete");
     if (atomic_load(&sh->cl.rc))
         diag("%s", sh->cl.err);
-    /* With one transfer at a time, each waits until a dead path is noticed (stall_ms), whenever it meets a flap. */
+    /* Few are required, because a transfer that meets a flap waits until the dead path is noticed (stall_ms). */
     ok(rounds >= 5, "%s: flapping: %u transfers of 16 MiB in 8 s, channels lost %u times", f_op_name(op), rounds, lost);
     common_checks(op, "flapping");
     all_up();

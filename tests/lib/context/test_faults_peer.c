@@ -182,7 +182,7 @@ static void aim_at(struct aim *a, pid_t pid, unsigned i)
     *a = (struct aim){.pid = pid, .phase = (int)(i % F_PHASES), .start = hw_now()};
 }
 
-/* Kills the victim at a random moment after its phase has begun. Returns true when it is dead. */
+/* Kills the victim at a random moment after its phase has begun, or 4 s have passed. Returns true when it is dead. */
 static bool fire(struct aim *a, const atomic_int *phase, unsigned *missed)
 {
     uint64_t now = hw_now();
@@ -226,7 +226,8 @@ static struct room server_room(void)
 }
 
 /* Returns the smallest values seen during a longer time, because a peer that was killed in its handshake is forgotten
- * only after handshake_ms. If the previous values are given, returns as soon as they are reached again. */
+ * only after handshake_ms. If the previous values are given, returns the current ones as soon as the previous ones are
+ * reached again. */
 static struct room settled(struct room (*look)(void), const struct room *was)
 {
     struct room r = look();
@@ -549,7 +550,8 @@ static bool stopped(const struct stop_case *t, bool last)
 
 /* ---- idle; connections ----------------------------------------------------------------------------- */
 
-/* Returns a number that identifies the sockets of this machine's connections to port, by their inodes. */
+/* Stores how many connections to port this machine has in *n. Returns a number that identifies their sockets, by their
+ * inodes. */
 static uint64_t connections(uint16_t port, unsigned *n)
 {
     char line[512];

@@ -140,8 +140,8 @@ static unsigned any(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* Records where each file descriptor is watched. An edge-triggered event is reported once. A kernel that had returned
- * less than it had would report the rest; modifying the entry has this effect. */
+/* Records where each file descriptor is watched. An edge-triggered event is reported once. If the kernel itself had
+ * returned less than it has, it would report the rest; modifying the entry has this effect. */
 #define FDS 4096
 static struct {
     atomic_int epfd;
@@ -320,7 +320,7 @@ static uint8_t here[SPACE], there[SPACE];
 
 static struct {
     int errors, unclean, wrong, stuck;
-    bool shifted;    /* a send or a receive has failed, so the others match differently */
+    bool shifted;    /* a send or a receive has failed, so later ones match differently */
     char first[300]; /* the first unclean error, or operation that does not end */
     char error[300]; /* the first error of any kind */
 } life;

@@ -51,7 +51,7 @@ static int dial(const char *name)
     return rc;
 }
 
-/* Returns the data of a connection up to its end. */
+/* Returns the data of a connection up to its end, and closes it. */
 static char *read_all(int fd, size_t *len)
 {
     size_t room = 1 << 20;

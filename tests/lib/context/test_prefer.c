@@ -77,7 +77,7 @@ static struct carried look(hawser_peer *p)
     return c;
 }
 
-/* Waits until the NIC has channels that are up, or has none. */
+/* Waits up to ms until the NIC has channels that are up, or (up false) has none. */
 static bool wait_for_nic(hawser_peer *p, unsigned nic, bool up, unsigned ms)
 {
     for (unsigned t = 0; t < ms; t += 20, f_sleep_ms(20))
@@ -242,7 +242,7 @@ static void first_rail_is_down(void)
         struct hawser_vec v = {.mem = f.mem, .length = 64 << 10, .region = &f.region};
         struct hawser_op_options o = {.size = sizeof o, .timeout_ms = OP_MS};
         hawser_op *op;
-        f_sleep_ms(300); /* operations in flight end */
+        f_sleep_ms(300); /* time for operations in flight to end */
         uint64_t t0 = hw_now();
         rc = hawser_write(f.p, &v, 1, &o, &op);
         rc = rc ? rc : hawser_wait(op, OP_MS);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lib/mem with the fake driver of tests/fakes/cuda: devices, copies and refusals. */
+/* Tests lib/mem with the fake driver of tests/fakes/cuda: devices, pointers, copies, contexts, dma-bufs, threads and
+ * forks. */
 #include "mem/cuda.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"

@@ -368,7 +368,7 @@ static void test_sleeps(void)
     np_close(h);
 }
 
-/* A plugin that ends or hangs in the thread of a connection is reported as elsewhere. */
+/* A plugin that ends or hangs in the thread of a connection is reported like one that does so elsewhere. */
 static void test_bad_sleep(const char *fault, int want, const char *says)
 {
     struct np_host *h = open_host(TCPXLIKE, &(struct np_options){.env = WITH(fault), .any_env = true, .call_ms = 700});
