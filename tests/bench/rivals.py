@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests bench/rivals (TAP): the contents of the receiver's memory decide the result, whatever the contender reports. A
 contender that hangs or dies only loses its own figure. Medians and ratios are right. Then measures hawser, if NIXL's
-wheel is available.
+wheel, root and two network namespaces are available.
 Usage: rivals.py BUILD SANITIZERS"""
 import json
 import os
@@ -42,7 +42,7 @@ class OwnNode:
 
 
 def measure(run, plant=False, **config):
-    """Runs a contender that copies directly. Returns the measurement, or the failure's text."""
+    """Runs a contender that copies memory, or what config says. Returns the measurement, or the failure's text."""
     contender = Contender("copy", "", {"mover": "copy"} | config, (), {})
     try:
         with Pair(run, OwnNode(), contender, plant) as pair:

@@ -7,7 +7,7 @@
 
 #define MS 20000 /* a call's deadline in ms, for a busy machine */
 
-/* Waits until cond is true, because the log or the kernel may show a change late. */
+/* Waits up to MS until cond is true, because the log or the kernel may show a change late. */
 #define SOON(cond)                                    \
     ({                                                \
         uint64_t until_ = hw_deadline(MS);            \
@@ -25,7 +25,7 @@ int client_connect(const char *path);
 int client_send(int fd, const void *buf, size_t len, const int *fds, unsigned n);
 int client_ask(int fd, const struct hw_helper_request *q, const int *fds, unsigned n);
 /* Returns the next answer's status, and stores the answer in r if it is not NULL. Returns 1 if the connection has
- * ended, or 2 if no answer came. */
+ * ended, 2 if no answer came, or 3 if the answer is malformed. */
 int client_answer_to(int fd, struct hw_helper_reply *r);
 int client_answer(int fd);
 /* Returns a connection after the greeting, or -1. */

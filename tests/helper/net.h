@@ -5,7 +5,7 @@
 
 #include "net/nic.h"
 
-/* Enters a new network namespace. Returns false if this process may not create one. */
+/* Enters a new network namespace with these addresses. Returns false if it cannot be created. */
 bool net_make(void);
 /* Sets net.ipv4.ip_local_port_range. */
 void net_ports(unsigned from, unsigned to);

@@ -66,7 +66,7 @@ void odd_close(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger)
         pid = fork();
     if (pid == 0) {
-        usleep(20000); /* until all other holders, except the one it was sent to, have closed it */
+        usleep(20000); /* time for the parent to close it */
         _exit(0);
     }
     close(fd);
@@ -76,7 +76,7 @@ void odd_close(int fd)
 
 /* ---- pages that never come ----------------------------------------------------------------------- */
 
-/* Returns a page that never arrives, so that every access to it waits. */
+/* Returns a page that never arrives, so that every access to it waits. Returns NULL if this is impossible here. */
 static void *missing_page(void)
 {
     static int keep;
@@ -115,7 +115,7 @@ static int make_busy(int fd, void *(*fn)(void *))
     busy = fd;
     must(-pthread_create(&t, NULL, fn, NULL), "a thread");
     pthread_detach(t);
-    usleep(300 * 1000); /* until the state is reached, which nothing shows */
+    usleep(300 * 1000); /* time for the call to block, which nothing shows */
     return fd;
 }
 
@@ -181,7 +181,7 @@ static void serve_files(int dev)
     }
 }
 
-/* Starts the server in a separate mount namespace, so that nothing remains. */
+/* Mounts the file system in a separate mount namespace, which goes with the process, and serves it. */
 static void start_server(int pipe_to)
 {
     char dir[] = "/tmp/hawserd-fuse-XXXXXX", file[64], options[96];

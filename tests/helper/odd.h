@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* File descriptors on which system calls wait for as long as their owner wants. */
+/* File descriptors on which some system calls wait very long: close(), getpeername(), a read of their fdinfo. */
 #ifndef TESTS_HELPER_ODD_H
 #define TESTS_HELPER_ODD_H
 
@@ -9,7 +9,7 @@
 
 /* Returns a TCP socket whose last close() waits for an hour: SO_LINGER, and data that the other end does not read. */
 int odd_lingering(void);
-/* Closes any file descriptor without lingering, although a child that exits has it too. */
+/* Closes any file descriptor without waiting for SO_LINGER: a child that exits has it too and closes it last. */
 void odd_close(int fd);
 /* Returns a connected TCP socket on which a thread of this process is in a send: anything that needs the socket's lock,
  * such as getpeername(), waits for a page that never arrives. Returns -1 if this is impossible here. */

@@ -13,7 +13,7 @@ struct served {
     struct fake *fake;
 };
 
-/* Listens at path, with its journal at state. Its log goes to the file descriptor logs. */
+/* Starts the loop, which listens at path and has its journal at state. The log goes to the file descriptor logs. */
 struct served served_start(struct fake *f, const struct hd_kernel *k, const struct hd_policy *p, const char *path,
                            const char *state, int logs);
 /* Ends the process as SIGTERM does. Returns its exit status, or -1. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hawserd's clients: libhawser's, and faulty ones, with a running daemon over a fake kernel. */
+/* Tests a running daemon over a fake kernel with good and faulty clients, and libhawser's client with faulty
+ * daemons. */
 #include "client.h"
 #include "served.h"
 #include "tests/tap.h"
@@ -169,7 +170,7 @@ static void liars(void)
             uint8_t buf[HW_HELPER_REPLY + 8] = {0};
             struct hw_helper_reply a = {.type = i == 1 ? HW_H_RELEASE : HW_H_HELLO, .seq = i == 2 ? 9 : 1};
             int fd;
-            do { /* the request that was given up is in the queue too */
+            do { /* the connection that timed out is in the backlog too */
                 poll(&p, 1, MS);
                 fd = accept(l, NULL, NULL);
             } while (recv(fd, buf, sizeof(buf), 0) <= 0 ||
@@ -205,7 +206,7 @@ static void dropped_request(const char *what, struct hw_helper_request q, const 
     dropped(what, buf, sizeof(buf), fds, n);
 }
 
-/* Returns how many files of fake_dmabuf() the process has open. */
+/* Returns how many of the first 256 file descriptors of the process are files of fake_dmabuf(). */
 static unsigned memfds_of(pid_t pid)
 {
     unsigned n = 0;

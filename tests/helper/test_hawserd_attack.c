@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attacks hawserd with clients that know its protocol and can use its socket: random messages and file descriptors,
- * users with false identities, and endless connections, while hawserd is killed again and again. Usage:
+ * also while hawserd is killed again and again, users with false identities, and endless connections. Usage:
  * test_hawserd_attack [SECONDS [SEED]]
  */
 #include "client.h"
@@ -106,7 +106,7 @@ static int zoo(uint16_t type)
 {
     sigset_t all;
     int p[2] = {-1, -1};
-    if (dice(3)) /* the object of the request */
+    if (dice(3)) /* of the kind that the request is about */
         return type == HW_H_STEER ? odd_connection() : fake_dmabuf((1 + dice(16)) * 4096);
     switch (dice(24)) {
     case 0:
@@ -161,7 +161,7 @@ static int zoo(uint16_t type)
     }
 }
 
-/* Sends a message with file descriptors, most of them almost valid. */
+/* Sends a message and its file descriptors. Most messages are valid or almost valid. */
 static int send_something(int fd, uint32_t seq, const uint32_t *ids, unsigned n_ids)
 {
     static const char *const names[] = {"eth1", "eth2", "lo", "eth9", "0123456789abcde", "*", "..", "%s%n"};
@@ -325,7 +325,7 @@ static void kills(void)
 
 /* ---- users ------------------------------------------------------------------------------------------ */
 
-/* Returns the answer to a process that fn has prepared, or 77 if fn failed. */
+/* Connects in a process that fn prepares. Returns 0, the positive error number, or 77 if fn failed. */
 static int answer_as(int (*fn)(void))
 {
     struct dm_helper *h;
@@ -407,8 +407,8 @@ static void users(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* Starts a process of that user that opens more connections than a user may have, and keeps those that it gets until it
- * is killed. Returns their number. */
+/* Starts a process of that user that opens connections until one is refused, and keeps them until it is killed. Returns
+ * their number. */
 static unsigned take_places(uid_t uid, pid_t *pid)
 {
     const gid_t group = 4242;

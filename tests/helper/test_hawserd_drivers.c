@@ -196,7 +196,7 @@ static int bind_rx(struct hd_state *s, unsigned n, uint32_t page, struct hw_help
     return rc;
 }
 
-/* Returns a NIC in the driver's initial state. */
+/* Renews the fake kernel. Returns eth1's driver, in its initial state. */
 static struct fake_driver *fresh(enum fake_like like, unsigned mtu)
 {
     struct fake *new = fake_new();
@@ -330,7 +330,7 @@ static void log_line(void *arg, int level, const char *line)
     snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
 }
 
-/* Tests the lines about changes of header split: what was already on is not turned on. */
+/* Tests the log lines about changes of header split: none says that it was turned on where it was on before. */
 static void lines(void)
 {
     static const struct {

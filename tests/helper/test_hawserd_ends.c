@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests the end of steered connections, with real connections and a fake NIC. A rule is removed with its connection,
- * however and whenever the connection ends. While the rule exists, no other connection can get the port. Runs in a
- * separate network namespace, whose lo has 10.9.0.1 and 10.9.0.2.
+ * however and whenever the connection ends. While the rule exists, no other connection can get the port, if it is in
+ * the range of local ports. Runs in a separate network namespace, whose lo has 10.9.0.1 and 10.9.0.2.
  */
 #include "client.h"
 #include "net.h"
@@ -133,7 +133,7 @@ static struct pair racer;
 static int (*true_rule_add)(void *arg, int ifindex, struct hd_rule *r);
 static int how_it_ends;
 
-/* Ends the connection before hawserd acts. */
+/* Ends the connection at either end, while hawserd handles the request to steer it. */
 static void end_racer(void)
 {
     switch (how_it_ends) {
@@ -240,7 +240,7 @@ static void reports(int l)
     (void)hd_look(&s);
 }
 
-/* Ends that the kernel does not report are found by polling. */
+/* Ends that the kernel does not report, or whose report is lost, are found by polling. */
 static void looks(int l)
 {
     struct hd_state s;
@@ -315,7 +315,7 @@ static void lost_reports(int l)
     end(&s);
 }
 
-/* Tries to get the port in all ways. Returns a bit for each way that succeeds; none may. */
+/* Tries to get the port in six ways. Returns a bit for each way that succeeds. */
 static unsigned victims(unsigned port)
 {
     unsigned got = 0;
@@ -335,7 +335,7 @@ static unsigned victims(unsigned port)
     return got;
 }
 
-/* The range of local ports has only one port, so the next connection gets it. */
+/* The range of local ports has only one port, so the next connection would get it if hawserd did not hold it. */
 static void ports(int l)
 {
     struct hd_state s;
@@ -361,7 +361,7 @@ static void ports(int l)
         is_int(victims(40000) & 1, 1, "now the next one gets it");
         while (poll(&(struct pollfd){.fd = l, .events = POLLIN}, 1, 0) == 1)
             close(accept4(l, NULL, NULL, SOCK_CLOEXEC));
-        /* the port of a server is not protected: the server may be restarted at once */
+        /* a port outside the range, like that of a server, is not protected: the server may be restarted at once */
         net_ports(41000, 42000);
         p = connect_pair(l, 0, 40001);
         is_int(steer(&s, b, p.here), 0, "a rule for a port that is not given out unasked");
@@ -508,6 +508,6 @@ int main(void)
     rmdir(dir);
     int rc = tap_done();
     fflush(stdout);
-    /* not exit(), because a thread hangs in a send */
+    /* not exit(), because a thread may hang in a send */
     _exit(rc);
 }

@@ -264,7 +264,7 @@ static bool opens(const char *file, int flags)
     return fd >= 0;
 }
 
-/* Returns one bit for each file that is not as expected. */
+/* Returns one bit for each check that fails. */
 static unsigned look_around(void)
 {
     char new_file[80], other[80], moved[80];

@@ -71,8 +71,8 @@ static const struct hw_helper_request rx = {.type = HW_H_BIND_RX, .seq = 2, .cou
 static const struct hw_helper_request steer = {.type = HW_H_STEER, .seq = 2, .id = 1};
 static const struct hw_helper_request release = {.type = HW_H_RELEASE, .seq = 2, .id = 1};
 
-/* Sends a request while hawserd is busy, and closes the file descriptors, so that only hawserd has them when it handles
- * the request. */
+/* Sends a request while hawserd is stopped, and closes the file descriptors, so that only hawserd has them when it
+ * handles the request. */
 static void send_and_close(const struct hw_helper_request *q, int *fds, unsigned n, bool leave)
 {
     int fd = client_greeted(path);
@@ -124,7 +124,7 @@ static void lingering(void)
     close(null);
 }
 
-/* A process of a user who is not in the policy connects, and ends before hawserd handles it. */
+/* A process of a user who is not in the policy connects, and the second time ends before hawserd handles it. */
 static void stranger(void)
 {
     if (geteuid() != 0) {
@@ -205,7 +205,7 @@ static unsigned open_files(void)
     return n;
 }
 
-/* Hundreds of files whose close() hangs. */
+/* Hundreds of file descriptors whose close() hangs. */
 static void flood(void)
 {
     int from = odd_fuse_start();
@@ -227,7 +227,7 @@ static void flood(void)
         pause();
     }
     sleep(3);
-    close(from); /* which the child has taken */
+    close(from); /* the child has taken the file */
     served("300 files whose close does not end");
     unsigned n = processes(), files = open_files();
     ok(n <= HD_INSPECT_USER + HD_DISCARD_CHILDREN, "%u processes hang for them", n);
@@ -286,6 +286,6 @@ int main(int argc, char **argv)
     rmdir(dir);
     int rc = tap_done();
     fflush(stdout);
-    /* not exit(): the hanging threads are killed with the process */
+    /* not exit(), because threads may hang in system calls */
     _exit(rc);
 }

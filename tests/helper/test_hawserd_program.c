@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests untrusted file descriptors sent to hawserd, and the program itself with this machine's kernel: the rights that
- * it gives up, that only one instance runs, and its end. Usage: test_hawserd_program HAWSERD */
+/* Tests hawserd's checks of file descriptors and NIC names, and the program itself with this machine's kernel: the
+ * rights that it gives up, that only one instance runs, and its end. Usage: test_hawserd_program HAWSERD */
 #include "client.h"
 #include "helper/kernel/fds.h"
 #include "helper/kernel/kernel.h"
@@ -255,7 +255,7 @@ static void as_user(const char *hawserd)
         abort();
 }
 
-/* Accepts only a device's own name, and neither an alternative name nor one that no device has. */
+/* Tests that only a device's own name is accepted, and no alternative name. */
 static void names(void)
 {
     struct hd_kernel k;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests hawserd's state and its undoing, with a fake kernel: each call fails, before and after it takes effect, and the
- * process is killed at each call, including those of the journal. Afterwards every field of every NIC must be as
- * before.
+ * Tests hawserd's state and its undoing, with a fake kernel: calls fail, before or after they take effect, and the
+ * process is killed at each call, including the journal's rename(). Afterwards the NICs must have their previous
+ * settings.
  */
 #include "helper/child/discard.h"
 #include "helper/state/state.h"
@@ -22,9 +22,9 @@ static struct hd_rights any = {
     .who = "user 0", .nics = "*", .max_queues = 16, .max_bindings = 16, .max_rules = 64, .max_bytes = UINT64_MAX};
 static struct hw_logger quiet;
 static char dir[64], path[96];
-static bool journal_counts; /* fsync and rename count as calls */
+static bool journal_counts; /* rename() counts as a call */
 
-/* The journal's steps fail like the kernel's calls (linked with --wrap). */
+/* The journal's rename() fails like the fake kernel's calls (linked with --wrap). */
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to)
@@ -43,7 +43,7 @@ int __wrap_rename(const char *from, const char *to)
 
 /* ---- small steps -------------------------------------------------------------------------------- */
 
-/* Makes a request like a client; a separate process inspects its file descriptor. */
+/* Makes a request like a client, but inspects its file descriptor in this process. */
 static int bind_fd(struct hd_state *s, const void *owner, uid_t uid, int fd, const struct hw_helper_request *q,
                    struct hw_helper_reply *a)
 {
@@ -76,7 +76,7 @@ static int steer(struct hd_state *s, const void *owner, uint32_t binding, uint32
 static struct hw_helper_reply A1, A2;
 static int owner_a, owner_b;
 
-/* Makes some requests of each kind, and continues after failures. Returns how many succeeded. */
+/* Binds, steers and releases, and continues after failures. Returns how many requests succeeded. */
 static unsigned work(struct hd_state *s)
 {
     struct hw_helper_reply rule = {0}, tx, gone;
@@ -122,7 +122,7 @@ static void found(struct fake *f, int how)
         n->driver.config = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
         n->ntuple = true;
         for (uint32_t k = 0; k < FAKE_TABLE; k++)
-            n->table[k] = k % 3 ? k % 5 : 6; /* an irregular table, which no formula generates */
+            n->table[k] = k % 3 ? k % 5 : 6; /* an irregular table */
         n->foreign[7] = HD_DMABUF;
         n->rule[3] = (struct fake_rule){.used = true, .foreign = true, .rule = {.queue = 5, .loc = 3}};
     }
@@ -170,7 +170,7 @@ static void begin(struct fake *was, int how)
     unlink(path);
 }
 
-/* Returns how many calls the work makes without failures. */
+/* Returns how many calls the recovery and the work make without failures. */
 static unsigned count(int how, bool journal)
 {
     struct fake was;
@@ -216,7 +216,7 @@ static void failing(int how, enum fake_how kind, bool journal)
     ok(struck > (kind == FAKE_BEFORE ? 60u : 20u), "there are calls to fail: %u", struck);
 }
 
-/* Kills the process at each call; the next process cleans up. */
+/* Kills a process at each call, and then recovers. */
 static void killed(int how, enum fake_how kind)
 {
     struct fake was;
@@ -345,7 +345,7 @@ static void steering(void)
     hd_take_reports(&s);
     is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "the rule of a socket that is reported destroyed is gone");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and another one");
-    F->report = 7 | 1u << 16; /* for a port that only the cookie identifies */
+    F->report = 7 | 1u << 16; /* another cookie */
     hd_take_reports(&s);
     is_int(hd_release(&s, &owner_a, t.id), 0, "the end of another socket ends no rule");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "one more");
@@ -407,7 +407,7 @@ static void others(void)
     is_int(hd_settle_all(&s), 0, "when he is gone, it is");
     is_str(fake_differs(&was, F), "", "all is as it was");
 
-    /* a NIC that is removed or renamed */
+    /* a NIC that is removed */
     is_int(bind_rx(&s, &owner_a, 0, "eth2", 1, &a), 0, "a binding");
     struct hw_helper_reply r;
     is_int(steer(&s, &owner_a, a.id, 77, &r), 0, "a rule");
@@ -520,7 +520,7 @@ static void lingering(void)
     hd_state_free(&s);
 }
 
-/* Refuses journals that another user may have written, because a privileged process acts on them. */
+/* Tests that a journal is refused if the wrong user may have written it, because a privileged process acts on it. */
 static void foreign_journals(void)
 {
     struct hd_state s;
@@ -595,7 +595,7 @@ int main(void)
     for (int how = 0; how < FOUND; how++) {
         unlink(path);
         plain(how);
-        if (how < 3) /* the one after the next has these calls too */
+        if (how < 3) /* the run after the next covers these calls too */
             failing(how, FAKE_BEFORE, false);
         failing(how, FAKE_BEHIND, false);
         failing(how, FAKE_BEFORE, true);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients of hawserd steer connections and end them at random moments and in every way, on a machine with a dozen
- * ports, while victims connect to the same server as fast as possible. A victim must never get a connection that
- * matches a flow rule. Usage: test_hawserd_storm [SECONDS [SEED]]
+ * Clients of hawserd steer connections and end them at random moments and in several ways, with a dozen local ports,
+ * while victims connect to the same server again and again. A victim must never get a connection that matches a flow
+ * rule. Usage: test_hawserd_storm [SECONDS [SEED]]
  */
 #include "client.h"
 #include "net.h"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs as a unit of a booted Debian that has packages in /packages: installs them, and starts, reloads, restarts and stops
-# hawser's
-# units. Prints a line "ok - ..." or "not ok - ..." for each check.
+# Runs as a unit of a booted Debian that has packages in /packages: installs them, starts, reloads, restarts and stops
+# hawser's units, then upgrades, removes and purges the packages. Prints a line "ok - ..." or "not ok - ..." for each
+# check.
 set -u
 apt="apt-get -q -y --no-install-recommends -o APT::Sandbox::User=root"
 

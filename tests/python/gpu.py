@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests GPU memory, in a separate process, because the driver (here tests/fakes/cuda) is loaded once: alloc(), its
-__cuda_array_interface__, a copy from one GPU's memory to another's. Prints "right"."""
+__cuda_array_interface__, and a copy between the GPU memory of two contexts. Prints "right"."""
 import hawser
 from hawser import Region, Vec
 

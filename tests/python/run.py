@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs tests of the Python binding with a Python that has cffi and pytest: this one, or else Debian's. Prints pytest's
-report, then TAP. Exits 77 with the reason if there is none, or if the library has a sanitizer, which Python cannot
-load. Usage: run.py LIBHAWSER.SO SANITIZERS FAKECUDA CC TEST.py..."""
+report, then TAP. Exits 77 if there is none, if the library has a sanitizer, which Python cannot load, or if all tests
+are skipped. Usage: run.py LIBHAWSER.SO SANITIZERS FAKECUDA CC TEST.py..."""
 import os
 import pathlib
 import subprocess

@@ -14,7 +14,7 @@ import sys
 import hawser
 from hawser import Event
 
-LIMIT = 60  # seconds: longer than the deadline of any test
+LIMIT = 60  # seconds: longer than a test waits for this process
 
 
 def serve(size):
@@ -22,7 +22,7 @@ def serve(size):
     memory = context.alloc(size)
     memory.view[:] = bytes(k * 7 % 256 for k in range(size))
     print(context.listen("127.0.0.1"), flush=True)
-    receives = {}  # index: receive operation
+    receives = {}  # number of a receive: its peer
     while events := context.wait(LIMIT):
         for event in events:
             if event.event == Event.ARRIVED:

@@ -279,7 +279,7 @@ def test_interpreter_exits_with_operations_under_way(end):
 
 
 def test_exit_closes_in_an_orderly_way(context):
-    """Tests exit, also with a context that Python never finalizes."""
+    """Tests exit with a context that Python never finalizes."""
     port = context.listen("127.0.0.1")
     child = start_python("-c", "import ctypes, sys, hawser\nc = hawser.Context()\nctypes.pythonapi.Py_IncRef(ctypes.py_object(c))\n"
                          "c.connect('127.0.0.1', int(sys.argv[1])).notify(b'here').wait()", str(port))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the replacements for newer glibc functions return and do the same as these (here under other names, see
- * meson.build). */
+/* Tests that the replacements for newer glibc functions (here under other names, see meson.build) return the same
+ * names, and fail for the same reasons, as these functions. */
 #include "tests/tap.h"
 
 #include <errno.h>

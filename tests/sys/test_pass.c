@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests file descriptors passed over a socket (sys/pass.c): their number is reported, and no unexpected one stays
- * open. */
+/* Tests file descriptors passed over a socket (sys/pass.c): it is reported if there are too many, and no unexpected one
+ * stays open. */
 #include "sys/pass.h"
 
 #include "tests/tap.h"

@@ -20,7 +20,7 @@ from tap import done, ok, skip  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT = 60  # default limit of one command, in seconds
 NIXL = re.findall(r'"([0-9.]+)"', (ROOT / "nixl/tried.h").read_text(encoding="utf-8"))[-1]
-NO_TOOLS = 77  # exit status of wheel.py
+NO_TOOLS = 77  # exit status of wheel.py if build tools are missing
 # The libraries of glibc and gcc, which manylinux_2_28 has, and those that the wheel contains.
 NEEDED = re.compile(r"(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d|libmnl\.so\.0|libnccl-net-hawser\.so")
 NEWEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
@@ -207,7 +207,7 @@ def use_nixl(python, hawser):
 
 
 def misuse_nixl(python, folder):
-    """Tests nixl-install when it can do nothing: exit status 1, one line, and nothing changed."""
+    """Tests nixl-install where it refuses (exit status 1, one line, nothing changed), and where the user insists."""
     def attempt(what, said, *argv, **more):
         status, text = run(python, "-m", "hawser", "nixl-install", *argv, **more)
         ok(status == 1 and said in text and "Traceback" not in text and text.count("\n") == 1, what, status, text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the basic macros: arguments are evaluated once, and guards release their object on every path. */
+/* Tests the basic macros: HW_MIN and HW_MAX, guards, and HW_KEEP_ERROR. */
 #include "base/base.h"
 #include "tests/tap.h"
 

@@ -36,7 +36,7 @@ static void check_defaults(void)
     is_str(k.nics, "", "nics");
 }
 
-/* Sets name to the text, and expects hw_knob_text() to return `shown` afterwards. */
+/* Sets the knob, and expects hw_knob_text() to write `shown` afterwards. */
 static void good(const char *name, const char *value, const char *shown)
 {
     struct hw_knobs k = defaults();
@@ -142,7 +142,7 @@ static void unknown(void)
     bad(text, "1", "unknown knob 'xxx");
 }
 
-/* A removed knob is refused with its replacement, in every way in which it can be set. */
+/* A removed knob is refused, with a hint, in a call, in a list and in the environment. */
 static void gone(void)
 {
     static const struct {

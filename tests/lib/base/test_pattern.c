@@ -29,7 +29,7 @@ static void fixed(void)
     ok(memcmp(buf, want[1], 16) == 0, "seed 42 at 2^32+7 has the bytes it always had");
 }
 
-/* Compares every length 0..LEN, at every offset and position within two words, with bytes that were made one by one. */
+/* Compares ranges of many lengths, offsets and positions with bytes that were made one by one. */
 static void every_length(uint64_t base)
 {
     enum { LEN = 200, SPAN = 16, LONG = 1100 };
@@ -83,11 +83,11 @@ static void all_bad(void)
     hw_pattern_fill(NULL, 0, 5, 3);
 }
 
-/* Counts bytes that match although they should not, which happens by chance for one in 256. The standard deviation of
- * the count over n bytes is sqrt(n * 255) / 256; eight of them practically never occur. Also counts each byte of the
- * word, so that no byte is weaker. */
 static uint8_t here[65536], there[65536];
 
+/* Returns whether the bytes of two places match only by chance. The expected number of matches in n bytes is n / 256,
+ * with a standard deviation of sqrt(n * 255) / 256; the number may deviate by eight of these. Checks the number for all
+ * bytes, and for each of the eight positions in a word. */
 static bool by_chance(uint64_t seed_a, uint64_t pos_a, uint64_t seed_b, uint64_t pos_b)
 {
     const double n = sizeof(here), per = n / 8;
@@ -147,8 +147,8 @@ static void nothing_repeats(void)
     ok(!by_chance(7, 0, 7, 0), "this test sees a match when there is one");
 }
 
-/* Each of 256 values must be equally frequent at each byte of the word (chi-squared, 255 degrees of freedom: mean 255,
- * deviation 22.6), so that constant data of any value is detected. */
+/* Each of 256 values must be about equally frequent at each byte of the word (chi-squared, 255 degrees of freedom: mean
+ * 255, deviation 22.6), so that constant data of any value is detected. */
 static void values(void)
 {
     static uint8_t buf[1 << 20];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests sizes, counts and durations: which texts are accepted, which are refused, and that an error quotes the text. */
+/* Tests sizes, counts and durations: which texts are accepted and refused, error messages, and the format of sizes. */
 #include "base/size.h"
 #include "tests/tap.h"
 

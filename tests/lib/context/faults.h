@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that the fault tests share: a server process that checks arriving data, and a client that transfers checked
- * data. Both sides use the pattern, and commands are notifications. Processes exchange information in one struct in
+ * Code that the fault tests and test_prefer share: a server process that checks arriving data, and a client that
+ * transfers checked data. Both sides use the pattern, and commands are notifications. The server reports to the test in
  * shared memory.
  *
  * Late and stray bytes are detected too: after a buffer was checked, it is filled with poison, which is checked before
- * the buffer's next use, together with every byte of the guards around the buffer.
+ * the buffer's next use. The guards around each buffer are checked too.
  */
 #ifndef FAULTS_H
 #define FAULTS_H
@@ -32,20 +32,20 @@ struct f_server {
     atomic_uint sessions;    /* existing sessions */
     atomic_uint accepted;    /* sessions ever accepted */
     atomic_uint died;        /* sessions that ended without a BYE */
-    atomic_uint untyped;     /* sessions that ended with an error that hawser.h does not specify for this */
+    atomic_uint untyped;     /* sessions that ended with an error for which f_typed() is false */
     atomic_int last_rc;      /* result of the last session that ended */
     atomic_ullong last_end;  /* hw_now() */
     atomic_ullong bad;       /* wrong bytes seen by the server */
     atomic_ullong rx_bytes;  /* payload received by channels, of ended sessions */
-    atomic_uint lost;        /* channels lost, of existing sessions */
-    atomic_uint probe, seen; /* when probe changes, the server sets the following fields, and then sets seen to it */
+    atomic_uint lost;        /* how often channels of existing sessions were lost */
+    atomic_uint probe, seen; /* when probe changes, the server sets fds, heap and rss, and then seen to it */
     atomic_uint fds;
     atomic_ullong heap, rss; /* bytes */
     atomic_uint log_len;
     char log[F_LOG_SIZE];
 };
 
-/* The job key of servers and clients started from now on, or NULL. */
+/* The job key of servers started from now on, or NULL. */
 extern const char *f_job_key;
 
 /* Runs a server until sv->stop is set. Returns the exit status for the process. size: bytes of the region for each
@@ -72,11 +72,11 @@ struct f_client {
     bool poisoned;
 };
 
-/* Connects and gets the region. Fails with -errno and hw_error(). End the client with f_close() in any case. */
+/* Connects and gets the region. Returns 0 or -errno. End the client with f_close() in any case. */
 int f_connect(struct f_client *c, hawser *h, const char *addr, uint16_t port, size_t size,
               const struct hawser_connect_options *o, int timeout_ms);
-/* Makes one operation of len bytes, which is checked at the destination. Returns 0, the operation's error, or -EBADMSG
- * for wrong bytes (their number in *bad). *ns, unless ns is NULL: duration of the operation. */
+/* Makes one operation of len bytes, which is checked at the destination. Returns 0, -errno, or -EBADMSG for wrong
+ * bytes, whose number is added to *bad. *ns is the duration of the operation. ns and bad may be NULL. */
 int f_transfer(struct f_client *c, enum f_op op, uint64_t seed, size_t len, uint64_t *ns, uint64_t *bad);
 void f_close(struct f_client *c);
 
@@ -84,12 +84,13 @@ void f_close(struct f_client *c);
 bool f_typed(int rc);
 const char *f_op_name(enum f_op op);
 
-/* Allocates memory that is shared with processes forked or started later. Executed programs inherit *fd, unless fd is
- * NULL. */
+/* Allocates memory that is shared with processes forked later. Unless fd is NULL, executed programs inherit *fd, and
+ * can map the memory. */
 void *f_shared(size_t size, int *fd);
 /* Forks. The child dies with its parent, and after limit_s in any case. */
 pid_t f_fork(unsigned limit_s);
-/* Returns the status of a child that has ended. Kills the child after timeout_ms, and then returns -1. */
+/* Waits for a child. Returns its exit status, or 1000 plus the signal that ended it. Kills the child after timeout_ms,
+ * and then returns -1. */
 int f_reap(pid_t pid, int timeout_ms);
 bool f_until(bool (*done)(void *), void *arg, int timeout_ms);
 void f_sleep_ms(unsigned ms);

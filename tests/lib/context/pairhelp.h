@@ -226,7 +226,7 @@ __attribute__((unused)) static bool ph_guards_ok(const struct ph_buf *b)
     return true;
 }
 
-/* Deregisters the memory. The context must still be open. */
+/* Deregisters and frees the memory. The context must still be open. */
 __attribute__((unused)) static void ph_drop(struct ph_buf *b)
 {
     must(hawser_mem_deregister(b->mem));
@@ -248,7 +248,7 @@ __attribute__((unused)) static void ph_see(hawser_peer *p)
  * NULL. */
 static hawser_peer *ph_far;
 
-/* Waits for the end of the operation, and frees it. */
+/* Waits up to 30 s for the end of the operation, and frees it. */
 __attribute__((unused)) static int ph_finish(hawser_op *op)
 {
     int rc = hawser_wait(op, 30000);

@@ -57,7 +57,7 @@ static void be_peer(void)
     }
 }
 
-/* Stops the peer when the first bytes have arrived. Returns false if all of them had arrived. */
+/* Stops the peer when the first byte has arrived. Returns false if the last byte had arrived too. */
 static bool stop_in_the_middle(pid_t peer, const volatile uint8_t *first, const volatile uint8_t *last)
 {
     uint64_t end = hw_deadline(20000);
@@ -87,7 +87,8 @@ struct parent {
     uint32_t reads;
 };
 
-/* Makes one transfer that ends while the peer is stopped. Returns false if the transfer ended too soon. */
+/* Ends one transfer, or revokes its region, while the peer is stopped. Returns false if the last byte had arrived
+ * before, or if the result is wrong. */
 static bool end_early(struct parent *t, enum way way, uint64_t *ms)
 {
     struct hawser_region region;

@@ -14,7 +14,7 @@
 #define OLD      0x11 /* the sent bytes */
 #define AFTER    0x99 /* the bytes that the sender writes afterwards */
 #define TRIES    8
-#define PAUSE_MS 600 /* longer than a caller waits that sends copies */
+#define PAUSE_MS 600 /* longer than a caller that sends copies waits */
 
 /* Shared by both processes. */
 struct shared {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests small writes beside large writes to the same peer: the rail that carries the small writes leaves the large ones
- * to other rails. Also tests small writes beside a thread that waits for new peers and does not drive the loop. */
+/* Tests small writes beside large writes to the same peer: the rail that carries the small writes leaves almost all
+ * bytes of the large ones to other rails. Also tests small writes beside a thread that waits for new peers and does not
+ * drive the loop. */
 #include "context/context.h"
 #include "pairhelp.h"
 
@@ -25,7 +26,7 @@ static void write_bytes(struct pair *p, struct ph_buf *from, struct ph_buf *to, 
     must(ph_one(hawser_write, p->ab, from, at, len, &to->region, at));
 }
 
-/* Makes large writes. Two threads do this, so that one is always in flight. */
+/* Makes large writes. Two threads do this, to keep at least one in flight. */
 static void *write_large(void *arg)
 {
     struct stream *s = arg;
@@ -36,7 +37,7 @@ static void *write_large(void *arg)
     return NULL;
 }
 
-/* Returns the share of the large writes' bytes that the first rail has carried since *before. */
+/* Returns the first rail's share of the bytes sent since `before`, or -1 if there are none. Updates `before`. */
 static double get_share(const struct pair *p, uint64_t *before)
 {
     uint64_t all = 0, first = 0;
@@ -74,7 +75,7 @@ static void *accept_peers(void *arg)
     return NULL;
 }
 
-/* An accepting thread is not woken when operations end. Otherwise each operation would cost two wake-ups. */
+/* The ends of operations do not wake an accepting thread. */
 static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *to)
 {
     struct acceptor w = {.h = p->a};

@@ -91,7 +91,7 @@ static void tags(hawser *a, hawser *b, hawser_peer *ab)
         from.p[i * 1024] = (uint8_t)i;
         must(hawser_send(ab, &v, 1, &o, &s[i]));
     }
-    for (uint32_t i = 4; i-- > 0;) { /* in the other order */
+    for (uint32_t i = 4; i-- > 0;) { /* in reverse order */
         struct hawser_vec v = {.mem = to.mem, .offset = i * 1024, .length = 1024};
         struct hawser_op_options o = {.size = sizeof o, .stream = 9, .tag = i};
         must(hawser_recv(arrived, &v, 1, &o, &r[i]));
@@ -128,8 +128,8 @@ static void notifications(hawser *b, hawser_peer *ab)
     is_int(wrong, 0, "notifications are told in order, with their bytes");
 }
 
-/* Closes a context whose application does not ask for the ends of its operations. ASan has no mallinfo2(), but reports
- * memory that is not freed. */
+/* Closes a context whose application does not ask for the ends of its operations. mallinfo2() does not count ASan's
+ * heap, but ASan reports memory that is not freed. */
 static void unreported(void)
 {
     enum { N = 2000 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests NICs that go down during a transfer, in a lab of two nodes with four NICs each: one, three or all NICs, at
- * either side, flapping, the NIC of the first rail, and permanently. Checks every byte at its destination, and that
- * each arrived once.
+ * Tests NICs that go down or lose all packets during a transfer, in a lab of two nodes with four NICs each: one, three
+ * or all NICs, at either side, flapping, the NIC of the first rail, and permanently. Checks every byte at its
+ * destination, and that each arrived once.
  *   test_faults_nic [write|read|send]    HAWSER_TEST_LONG=1: every fault for every operation
  */
 #include "faults.h"
@@ -22,7 +22,7 @@
 #define MORE      (16u << 20)
 #define CHANNELS  2
 #define ALL       ((1u << NICS) - 1)
-#define LIMIT_S   115 /* for the whole program */
+#define LIMIT_S   115 /* for the tests of one operation */
 #define BACK_MS   10000
 #define SLACK_MS  2000 /* time to notice a dead NIC and to send its chunks again */
 #define FLAP_MS   8000
@@ -34,7 +34,7 @@ struct client {
     size_t size, more;
     int timeout_ms;
     char knob[4][64];
-    atomic_int state; /* 1 connected, 2 in the transfer, 3 through it, 4 at an end */
+    atomic_int state; /* 1 connected, 2 in the transfer, 3 through it, 4 ended */
     atomic_int go, stop;
     atomic_ullong moved;
     atomic_ullong ns, end, bad, total, rx_bytes;
@@ -222,7 +222,7 @@ static bool start(enum f_op op, size_t size, int timeout_ms, const char *knob1, 
     return true;
 }
 
-/* Checks that both processes ended normally and without errors. */
+/* Stops both processes. Returns whether they ended normally and without errors. */
 static bool finish(void)
 {
     atomic_store(&sh->cl.stop, 1);
@@ -452,13 +452,14 @@ static void flapping(enum f_op op)
     is_int(atomic_load(&sh->cl.rc), 0, "every transfer is complete");
     if (atomic_load(&sh->cl.rc))
         diag("%s", sh->cl.err);
-    /* With one transfer at a time, each waits until a dead path is noticed (stall_ms), whenever it meets a flap. */
+    /* Few are required, because a transfer that meets a flap waits until the dead path is noticed (stall_ms). */
     ok(rounds >= 5, "%s: flapping: %u transfers of 16 MiB in 8 s, channels lost %u times", f_op_name(op), rounds, lost);
     common_checks(op, "flapping");
     all_up();
 }
 
-/* All NICs go down permanently: both sides get a typed error within a bounded time. */
+/* All NICs go down permanently. With op_ms, the operation fails by this deadline. Without, both sides give the peer up,
+ * with a typed error within a bounded time. */
 static void all_for_good(enum f_op op, const char *node, int op_ms)
 {
     const int peer_ms = op_ms ? 10000 : 2000, stall_ms = 500;

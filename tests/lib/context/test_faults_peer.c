@@ -2,7 +2,7 @@
 /*
  * Tests peers that are killed, stopped or idle: real processes over loopback. 200 are killed at random points, half of
  * them clients and half servers. The other side gets a typed error in time, continues to serve others, and has no
- * leaked file descriptors or memory afterwards. HAWSER_TEST_LONG=1: 2000.
+ * leaked file descriptors or memory afterwards. HAWSER_TEST_LONG=1: 2000. With a sanitizer: 48.
  */
 #include "faults.h"
 
@@ -182,7 +182,7 @@ static void aim_at(struct aim *a, pid_t pid, unsigned i)
     *a = (struct aim){.pid = pid, .phase = (int)(i % F_PHASES), .start = hw_now()};
 }
 
-/* Kills the victim when the time has come. Returns true when it is dead. */
+/* Kills the victim at a random moment after its phase has begun, or 4 s have passed. Returns true when it is dead. */
 static bool fire(struct aim *a, const atomic_int *phase, unsigned *missed)
 {
     uint64_t now = hw_now();
@@ -226,7 +226,8 @@ static struct room server_room(void)
 }
 
 /* Returns the smallest values seen during a longer time, because a peer that was killed in its handshake is forgotten
- * only after handshake_ms. If the previous values are given, returns as soon as they are reached again. */
+ * only after handshake_ms. If the previous values are given, returns the current ones as soon as the previous ones are
+ * reached again. */
 static struct room settled(struct room (*look)(void), const struct room *was)
 {
     struct room r = look();
@@ -304,7 +305,7 @@ static void kill_clients(void)
     ok(stop_server(sv, server), "the server ends well");
 }
 
-/* ---- servers are killed; the survivor has a thread a slot ---------------------------------------------------------
+/* ---- servers are killed; the survivor has a thread per slot -------------------------------------------------------
  */
 
 struct job {
@@ -438,8 +439,8 @@ struct stop_case {
     bool client; /* the client is stopped */
 };
 
-/* Runs the client of a stopped server: a transfer and then, if it has ended, another one. A second peer of the same
- * context is served meanwhile. */
+/* Runs the client, which may itself be stopped: a transfer and then, if the peer still lives, another one over a new
+ * connection. A second peer of the same context is served meanwhile. */
 static int stop_client(const struct stop_case *t)
 {
     char peer_ms[40];
@@ -466,7 +467,7 @@ static int stop_client(const struct stop_case *t)
         lost += st[i].lost;
     atomic_store(&sh->lost, lost);
     atomic_store(&sh->step, 2);
-    f_reaches(&sh->go, 1, 20000); /* until the server runs again */
+    f_reaches(&sh->go, 1, 20000); /* until the stopped process runs again */
     /* The answer to a cancelled command may still be in flight, so use a new connection for the next command, but only
      * if this one works. */
     int rc2 = hawser_peer_state(c.p);
@@ -549,7 +550,8 @@ static bool stopped(const struct stop_case *t, bool last)
 
 /* ---- idle; connections ----------------------------------------------------------------------------- */
 
-/* Returns a number that identifies the sockets of this process's connections to port, by their inodes. */
+/* Stores how many connections to port this machine has in *n. Returns a number that identifies their sockets, by their
+ * inodes. */
 static uint64_t connections(uint16_t port, unsigned *n)
 {
     char line[512];

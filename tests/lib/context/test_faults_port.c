@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests a listening port with a thousand peers and with foreign connections: HTTP, port scans, half-open connections,
- * other versions and byte orders, garbage, and replayed handshakes. They are refused with a logged reason and use no
- * resources, and a real client connects at any time.
+ * other versions and byte orders, garbage, and replayed handshakes. They are refused with a logged reason and leave no
+ * resources in use, and a real client connects at any time.
  */
 #include "faults.h"
 
@@ -20,7 +20,7 @@
 #define LOCAL     "127.0.0.1"
 #define LIMIT_S   110
 #define PEERS     1000
-#define KERNEL_MS 12000 /* the kernel keeps silent connections for this time before the listener gets them */
+#define KERNEL_MS 12000 /* the kernel keeps silent connections for at most this time before the listener gets them */
 #define WORKERS   4
 #define PEER_SIZE (64u << 10)
 #define PEER_MAX  (160u << 10) /* maximum bytes of user memory for a peer */
@@ -335,7 +335,8 @@ static void half_open(int handshake_ms)
     is_logged("0 of 64 bytes");
 }
 
-/* Makes a handshake manually, and stores its messages in hello and proof. Returns the connection, or -1. */
+/* Makes a handshake manually, and stores its messages in hello and proof, or sends those stored there (replay). Returns
+ * the connection, or -1. */
 static int by_hand(uint8_t hello[HW_HELLO_SIZE], uint8_t proof[HW_PROOF_SIZE], bool replay, struct hw_welcome *w)
 {
     uint8_t key[HW_SECRET], challenge[HW_CHALLENGE_SIZE], welcome[HW_WELCOME_SIZE];

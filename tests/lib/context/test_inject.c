@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Injects failures: each allocation and each file descriptor of a whole run fails once, and all from a point on; system
- * calls move one byte at a time, are interrupted, and find no buffers. The library has no hooks: the linker (--wrap,
+ * calls move few bytes at a time, are interrupted, and find no buffers. The library has no hooks: the linker (--wrap,
  * see meson.build) redirects its calls. Allocations of libc itself (in getaddrinfo(), pthread_create()) are not
  * redirected; pthread_create() fails as a whole.
  */
@@ -140,8 +140,8 @@ static unsigned any(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* Records where each file descriptor is watched. An edge-triggered event is reported once. A kernel that had returned
- * less than it had would report the rest; modifying the entry has this effect. */
+/* Records where each file descriptor is watched. An edge-triggered event is reported once. If the kernel itself had
+ * returned less than it has, it would report the rest; modifying the entry has this effect. */
 #define FDS 4096
 static struct {
     atomic_int epfd;
@@ -320,8 +320,8 @@ static uint8_t here[SPACE], there[SPACE];
 
 static struct {
     int errors, unclean, wrong, stuck;
-    bool shifted;    /* a send or a receive has failed, so the others match differently */
-    char first[300]; /* the first error that was not clean */
+    bool shifted;    /* a send or a receive has failed, so later ones match differently */
+    char first[300]; /* the first unclean error, or operation that does not end */
     char error[300]; /* the first error of any kind */
 } life;
 

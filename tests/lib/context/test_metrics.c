@@ -51,7 +51,7 @@ static int dial(const char *name)
     return rc;
 }
 
-/* Returns the data of a connection up to its end. */
+/* Returns the data of a connection up to its end, and closes it. */
 static char *read_all(int fd, size_t *len)
 {
     size_t room = 1 << 20;
@@ -337,7 +337,7 @@ static void test_strangers(void)
     hawser_close(h);
 }
 
-/* Tests folders that are refused, without other consequences. */
+/* Tests which folders are refused. The context can be opened without its socket. */
 static void test_folders(void)
 {
     char other[128], text[160];
@@ -374,7 +374,7 @@ static void test_folders(void)
     hawser_close(h);
 }
 
-/* A killed process leaves a name, which the next context removes. A child of fork() removes nothing. */
+/* A killed process leaves a name, which a new context removes once it is old. A child of fork() removes nothing. */
 static void test_leftovers(void)
 {
     char stale[HW_RUNDIR_NAME], path[128];
@@ -410,7 +410,7 @@ static void test_leftovers(void)
     char *text = read_name(name_of);
     ok(is_whole(text), "a child that ends changes nothing");
     free(text);
-    /* another user's file of that name */
+    /* a file of that name that is not the context's */
     snprintf(path, sizeof path, "%s/%s", dir, name_of);
     unlink(path);
     at = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -442,7 +442,7 @@ int main(void)
     if (!mkdtemp(dir))
         bail("no folder");
     snprintf(knob, sizeof knob, "metrics_dir=%s", dir);
-    test_leftovers(); /* forks, so it comes before there are threads */
+    test_leftovers(); /* first, because it opens a context in a child, which must not be forked beside threads */
     test_socket();
     test_counts();
     test_many();

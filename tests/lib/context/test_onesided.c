@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests writes and reads with the public API: sizes, alignment, lists, and requests that a peer must refuse. */
+/* Tests writes and reads with the public API: sizes, alignment, lists, inline data, refusals, and revocation. */
 #include "pairhelp.h"
 
 #include "context/context.h"
@@ -45,7 +45,7 @@ static void sizes(void)
 
 #define PIECE 97
 
-/* Makes n descriptors of PIECE bytes, every third empty; the local order is the reverse of the remote order. */
+/* Writes and reads n descriptors of PIECE bytes, every third empty; local and remote order are opposite. */
 static void list_of(size_t n)
 {
     struct ph_buf a = ph_buf(pr.a, n * PIECE, 1, 0, NULL);
@@ -103,7 +103,7 @@ static void lists(void)
     list_of(0);
     list_of(1);
     list_of(3);
-    list_of(17); /* one more than fits inline */
+    list_of(17);
     list_of(1000);
     list_of(HAWSER_MAX_VECS);
     struct hawser_vec *v = calloc(HAWSER_MAX_VECS + 1, sizeof(*v));
@@ -540,7 +540,7 @@ static void inline_cancelled(void)
     ph_drop(&b);
 }
 
-/* The peer dies during such writes, and the handles are freed before and after that. */
+/* The peer closes during such writes. Every other handle is freed without waiting for the end of its write. */
 static void inline_death(void)
 {
     enum { MANY = 300 };

@@ -117,8 +117,8 @@ static void *wait_thread(void *arg)
     return NULL;
 }
 
-/* Posts operations of all kinds: writes and reads, large sends without receives, and receives without sends. m: memory
- * to send from, and after its middle to receive into. */
+/* Posts writes and reads, sends without receives, and receives without sends. m: memory to send from, and after its
+ * middle to receive into. */
 static void post_all(struct pair *p, struct ph_buf *m, struct ph_buf *t, hawser_op **op)
 {
     for (int i = 0; i < PENDING; i++) {

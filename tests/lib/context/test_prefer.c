@@ -2,8 +2,8 @@
 /*
  * Tests preferred NICs (hawser_connect_options.prefer) between two nodes of a lab with three NICs each: the other NICs
  * carry nothing while a preferred one works, and everything while none does, whether the kernel reports a failure or
- * packets are lost. Also tests that an operation starts at once if the first rail is down or suspect and nothing else
- * is in flight, and that the peers of a context use different NICs first.
+ * packets are lost. Also tests that an operation does not wait for the next ping if the first rail is down and nothing
+ * else is in flight, and that the peers of a context use different NICs first.
  *
  * The client is a process in node a, which prints the TAP output and takes down its own NICs. The server is a process
  * in node b.
@@ -43,7 +43,7 @@ static int run(const char *fmt, unsigned nic)
     return system(line); /* NOLINT(cert-env33-c): the test's own commands */
 }
 
-/* Makes packets that leave by the NIC get lost, without an error. */
+/* Makes packets that leave by the NIC get lost without an error, or undoes this. */
 static void lose_packets(unsigned nic, bool lose)
 {
     int rc =
@@ -77,7 +77,7 @@ static struct carried look(hawser_peer *p)
     return c;
 }
 
-/* Waits until the NIC has channels that are up, or has none. */
+/* Waits up to ms until the NIC has channels that are up, or (up false) has none. */
 static bool wait_for_nic(hawser_peer *p, unsigned nic, bool up, unsigned ms)
 {
     for (unsigned t = 0; t < ms; t += 20, f_sleep_ms(20))
@@ -242,7 +242,7 @@ static void first_rail_is_down(void)
         struct hawser_vec v = {.mem = f.mem, .length = 64 << 10, .region = &f.region};
         struct hawser_op_options o = {.size = sizeof o, .timeout_ms = OP_MS};
         hawser_op *op;
-        f_sleep_ms(300); /* operations in flight end */
+        f_sleep_ms(300); /* time for operations in flight to end */
         uint64_t t0 = hw_now();
         rc = hawser_write(f.p, &v, 1, &o, &op);
         rc = rc ? rc : hawser_wait(op, OP_MS);

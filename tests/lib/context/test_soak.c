@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what must remain constant or be 0: memory and file descriptors over 10^5 transfers, and the CPU time of waiting
- * threads. Also makes one transfer of 2^32+7 bytes. */
+/* Tests what must remain constant or small: memory and file descriptors over many transfers, and the CPU time of
+ * waiting threads. Also makes one transfer of 2^32+7 bytes. */
 #include "pairhelp.h"
 
 #include <malloc.h>
@@ -136,7 +136,7 @@ static double second_ms(double most)
 static void idle(void)
 {
     step("idle");
-    usleep(300000); /* until everything that ends has ended */
+    usleep(300000); /* time for earlier work to end */
     double used = second_ms(5);
     ok(used < 5, "two idle contexts with connected peers use %.2f ms of CPU in a second", used);
     /* one second with three threads that wait for operations of one peer */
@@ -149,7 +149,7 @@ static void idle(void)
         pthread_create(&t[i], NULL, waiter, op[i]);
     }
     usleep(200000);
-    double most = PH_SANITIZED ? 100 : 20; /* both sides check deadlines twenty times a second */
+    double most = PH_SANITIZED ? 100 : 20; /* ms */
     used = second_ms(most);
     ok(used < most, "three threads that wait for operations use %.2f ms of CPU in a second", used);
     for (int i = 0; i < 3; i++) {
@@ -162,7 +162,7 @@ static void idle(void)
 
 /* ---- 2^32 + 7 bytes ---------------------------------------------------------------------------------- */
 
-/* Maps `len` bytes of address space in which the same few pages repeat. */
+/* Maps `len` bytes of address space in which the same `unit` bytes repeat. */
 static uint8_t *repeated(size_t len, size_t unit, int *fd)
 {
     *fd = memfd_create("repeated", MFD_CLOEXEC);

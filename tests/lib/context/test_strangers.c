@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests foreign connections that send nothing or almost nothing: they keep no peer from connecting or reconnecting. */
+/* Tests foreign connections that send nothing or almost nothing: they keep no peer from connecting. Also connects more
+ * peers at once than the listener has places for. */
 #include "tests/lib/context/pairhelp.h"
 
 #include <arpa/inet.h>
@@ -65,7 +66,7 @@ static bool is_closed(int fd)
     return n == 0 || errno != EAGAIN;
 }
 
-/* Connections of one address replace its oldest connection, so that a new connection has time to send its greeting. */
+/* New connections of an address replace its oldest ones, and so have time to send their greeting. */
 static void replace_oldest(uint16_t port)
 {
     unsigned closed = 0;
@@ -93,7 +94,7 @@ static void *accept_crowd(void *arg)
     return NULL;
 }
 
-/* Connects many peers at the same time, which displace each other. Returns how many are connected in the end. */
+/* Connects many peers at the same time, which displace each other, and closes them. Returns how many connected. */
 static unsigned connect_crowd(hawser *a, hawser *b, uint16_t port)
 {
     static hawser_peer *p[CROWD];

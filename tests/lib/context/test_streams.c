@@ -95,7 +95,7 @@ static uint32_t length_of(unsigned lane, unsigned k)
     }
 }
 
-/* Keeps DEEP sends and DEEP receives in flight on each of its streams, posted in a random order of streams. */
+/* Keeps up to DEEP sends and receives in flight on each of its streams, posted in a random order of streams. */
 static void *run_side(void *arg)
 {
     struct side *s = arg;

@@ -2,7 +2,7 @@
 /* Tests many operations with one call: every kind, their order, handles and completions, and where a list stops. */
 #include "pairhelp.h"
 
-#define MANY  600 /* more than one turn of the peer's loop starts */
+#define MANY  600 /* more than hawser_submit() posts before it sends them */
 #define SMALL 64
 
 static struct pair pr;

@@ -164,8 +164,8 @@ static void too_long(size_t n, bool recv_first)
 
 /* ---- who gives up ------------------------------------------------------------------------------------------- */
 
-/* A peer that does not post receives: sends time out one after the other. However many there were, the connection
- * remains, and later receives match the messages that were not cancelled. */
+/* Sends to a peer that has posted no receives are cancelled one after the other. The connection remains, and a later
+ * message arrives. */
 static void sends_given_up(void)
 {
     struct pair q = ph_pair(0, NULL, 0, NULL);
@@ -306,7 +306,6 @@ static void recv_given_up(void)
         done += sr == 0 && rr == 0;
         if (rr == -ECANCELED && sr != -ECANCELED) {
             diag("round %d: receive %d, send %d", i, rr, sr);
-            /* not matched: the send still waits, so receive its message */
         }
     }
     ok(lies == 0,
@@ -361,7 +360,7 @@ static void inline_sends(bool recv_first)
     ph_drop(&b);
 }
 
-/* Sends without receives are cancelled or freed; later messages are complete. */
+/* Of sends without receives, a third is cancelled and a third is freed. Messages that arrive are complete. */
 static void inline_sends_cancelled(void)
 {
     enum { MANY = 90 };
@@ -405,7 +404,7 @@ static void inline_sends_cancelled(void)
     for (unsigned i = 0; i < 4; i++) {
         int rc = ph_finish(last[i]);
         bad += rc != -ESHUTDOWN && rc != -ECONNRESET &&
-               !(i == 0 && rc == -ECANCELED); /* it matched the cancelled receive */
+               !(i == 0 && rc == -ECANCELED); /* it matched the receive that was freed */
     }
     ok(bad == 0, "and those that are under way when the peer goes fail (%d do not)", bad);
     ph_close(&q);

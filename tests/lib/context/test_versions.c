@@ -2,7 +2,7 @@
 /* Tests builds with different ranges of versions of the session's protocol (HW_SESSION_LEAST, HW_SESSION_MOST): two
  * builds with a common version transfer data, whichever of them connects. Two builds without one report this.
  *
- *     test_versions LATER NEW      LATER supports this build's version and a newer one; NEW only the newer one
+ *     test_versions LATER NEW      LATER supports this build's version and newer ones; NEW only newer ones
  *     test_versions serve          listens, writes its port, receives a message
  *     test_versions dial PORT      connects, sends a message */
 #include "tests/lib/context/pairhelp.h"

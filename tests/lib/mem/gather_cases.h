@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the gather, which run on the CPU, on the fake CUDA driver and on real GPUs. Each checks every byte of the
- * destination, including those outside of fragments. */
+/* Cases of the gather, which run on the CPU, on the fake CUDA driver and on real GPUs. Each checks the
+ * destination, including bytes outside of fragments. */
 #ifndef GATHER_CASES_H
 #define GATHER_CASES_H
 
@@ -12,7 +12,7 @@
 struct gather_case {
     const char *name;
     size_t src_size, dst_size;
-    unsigned src_shift, dst_shift; /* offsets of the buffers in a page */
+    unsigned src_shift, dst_shift; /* misalignment of the buffers, in bytes */
     bool sparse;                   /* too large to check completely: only some bytes around each fragment are checked */
     size_t n;
     const struct hw_frag *frags;
@@ -54,7 +54,7 @@ static struct hw_frag *new_case(const char *name, size_t src_size, size_t dst_si
     return f;
 }
 
-/* Every combination of alignments of source and destination, with lengths around all limits of the kernel. */
+/* Every combination of alignments (modulo 16) of source and destination, with many lengths. */
 static void alignments(void)
 {
     static const uint16_t len[] = {0,    1,    2,    3,    4,    7,    8,    15,   16,  17,  31,   32,
@@ -275,7 +275,7 @@ static int run_whole(const struct hw_space *s, struct hw_gather *g, const struct
     return rc;
 }
 
-/* Returns the range of a fragment and of AROUND bytes on both sides of it, in a buffer of `size` bytes. */
+/* Stores the range of a fragment and of AROUND bytes on both sides of it, in a buffer of `size` bytes. */
 static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint64_t *n)
 {
     uint64_t hi = HW_MIN(size, off + len + AROUND);
@@ -283,8 +283,8 @@ static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint
     *n = hi - *lo;
 }
 
-/* Like run_whole(), but for one fragment and the bytes around it at a time. These bytes may belong to other
- * fragments. */
+/* Like run_whole(), but for one fragment and the bytes around it at a time, and without checking the source. The bytes
+ * around a fragment may belong to other fragments. */
 static int run_sparse(const struct hw_space *s, struct hw_gather *g, const struct gather_case *c,
                       const struct side *src, const struct side *dst, size_t batch, size_t *bad, size_t *first)
 {
@@ -411,7 +411,7 @@ close:
 
 /* ---- the pattern ------------------------------------------------------------------------------ */
 
-/* Fills a range of buf[0..len), compares it with the CPU's result, and checks it; then with wrong bytes in it. */
+/* Fills a range of at[0..len), compares it with the CPU's result, and checks it; then with wrong bytes in it. */
 static int fill_one(const struct hw_space *s, char *at, unsigned char *want, unsigned char *got, size_t len, size_t off,
                     size_t n, uint64_t pos, int *wrong)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lib/mem with the fake driver of tests/fakes/cuda: devices, copies and refusals. */
+/* Tests lib/mem with the fake driver of tests/fakes/cuda: devices, pointers, copies, contexts, dma-bufs, threads and
+ * forks. */
 #include "mem/cuda.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
@@ -42,7 +43,7 @@ static bool filled(const void *p, size_t len, unsigned seed)
 
 /* ---- drivers that are not there, or lack something: each in a process of its own ------------ */
 
-/* Runs one of these processes, which prints "rc text". */
+/* Runs in such a process, and prints "rc text". */
 static int answer(const char *what)
 {
     const struct hw_cuda *cu;

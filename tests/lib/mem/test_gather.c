@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the gather of fragments and the pattern, in host memory and with the fake CUDA driver, whose kernel works like
- * the real one. tests/gpu/test_gather_gpu.c runs the same on a GPU. */
+ * the real one. tests/gpu/test_gather_gpu.c runs the same cases on a GPU. */
 #include "gather_cases.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
@@ -58,7 +58,7 @@ static void room(const struct hw_space *s)
     s->ops->free(s, dst, N * LEN);
 }
 
-/* Makes each driver call of hw_gather_open() and hw_gather_start() fail; no resources must remain. */
+/* Makes driver calls fail, in hw_gather_open(), hw_gather_start() and hw_gather_done(); no resources must remain. */
 static void failing(const struct hw_space *s)
 {
     static const struct {

@@ -108,7 +108,7 @@ static int measure_child(uint64_t shared)
     return c.n != 1 ? 98 : limited && c.shared == shared ? 97 : 1;
 }
 
-/* Compares with the kernel, if this process may create a group. */
+/* Tests a quota of the kernel, if this process may create a control group of version 1. */
 static void check_kernel(void)
 {
     static const char *const parents[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of networks (facts/clusters.md), and the expected pairs of NICs of each. */
+/* Tests the pairs of NICs that are chosen in given and in random networks, rail maps, and advertised addresses. */
 #include "net/advertise.h"
 #include "net/paths.h"
 #include "net/rails.h"
@@ -13,10 +13,11 @@
 #define NICS_MAX 16
 
 /*
- * mine: "NAME ADDRESS[/BITS] [HARDWARE]", separated by semicolons; HARDWARE is a number, 0 for none, by default a
- * unique one. theirs: "NAME ADDRESS". routes: "NAME SUBNET [via]" of this node, besides the subnets of its addresses.
- * policy: a routing table for each source address, so that the kernel uses every NIC; otherwise it uses the first of
- * the longest routes. want: the pairs, "mine-theirs", in the order of mine. failed: pairs that do not work.
+ * mine: "NAME ADDRESS[/BITS] [HARDWARE]", separated by semicolons; HARDWARE is a number, 0 for none, by default unique
+ * to the name. theirs: "NAME ADDRESS". routes: "NAME SUBNET [via]" of this node, besides the subnets of its
+ * addresses. policy: a routing table for each source address, so that the kernel uses every NIC; otherwise it uses the
+ * first of the longest routes. want: the pairs, "mine-theirs", in the order of mine, or in the user's order if nics and
+ * peer_nics specify the pairs. failed: pairs that do not work.
  */
 struct network {
     const char *what, *mine, *theirs, *routes;
@@ -381,7 +382,6 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* Compares with all possible assignments, on random networks of up to five NICs per side. */
 struct best {
     const struct hw_paths *p;
     unsigned n_theirs;
@@ -400,6 +400,7 @@ static void search(struct best *b, unsigned i, unsigned n, unsigned taken, uint6
             search(b, i + 1, n, taken | 1u << b->p->list[k].theirs, sum + (1u << 20) + b->p->list[k].weight);
 }
 
+/* Compares with all possible assignments, on random networks of up to five NICs per side. */
 static void test_best(void)
 {
     unsigned wrong = 0;

@@ -77,7 +77,7 @@ UNUSED static int established(struct np_comm *c)
 }
 
 /* Makes a connection. Returns 0 or the first error; the caller must call pair_unmake() in any case. len is the length
- * of both halves. event must be set. */
+ * of both halves together. event must be set. */
 UNUSED static int pair_make_in(struct pair *p, struct np_host *h, unsigned dev, size_t len, int ms)
 {
     uint8_t handle[NP_HANDLE_SIZE];

@@ -102,7 +102,7 @@ static int move(hawser_peer *p, struct place *from, struct place *to, bool read)
 
 #define LEN ((20u << 20) + 4711)
 
-/* From GPU to GPU in both directions; the device path carries every byte. */
+/* From GPU to GPU in both directions. exact: the device path must put every byte into GPU memory. */
 static void test_device(const char *what, const char *const *knobs, uint64_t exact)
 {
     struct df_counts before = df_counts();
@@ -232,7 +232,7 @@ static void test_mixed(void)
     is_int(df_counts().pages_out, 0, "all pages were given back");
 }
 
-/* If the device path does not work, the reason is logged and tcp is used, or the operation fails if falling back is not
+/* If the device path does not work, the reason is logged and tcp is used, or connecting fails if falling back is not
  * allowed. */
 static void test_falls_back(const char *what, const char *words)
 {
@@ -283,7 +283,7 @@ static struct hawser_connect_options gpus_of(int here, int there)
         .size = sizeof(struct hawser_connect_options), .gpu = HAWSER_GPU(here), .peer_gpu = HAWSER_GPU(there)};
 }
 
-/* Two GPUs on each side, crossed, between the same two processes: each pair's payload arrives in its own GPUs. */
+/* Two GPUs on each side, crossed, between the same two contexts: each pair's payload arrives in its own GPUs. */
 static void test_gpus(void)
 {
     struct pair p;

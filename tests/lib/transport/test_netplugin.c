@@ -92,7 +92,7 @@ static void test_refusals(void)
     is_int(np_open("", &(struct np_options){0}, &h), -EINVAL, "no name at all");
 }
 
-/* Deadlines that only this code enforces. */
+/* Deadlines of an accept and of a receive. */
 static void test_deadlines(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -306,7 +306,7 @@ static void test_waits(void)
     for (int i = 0; i < 4; i++)
         ok(pair_run(&p[i], 10, 20000, 1) == 0, "messages over a connection that was made by two threads");
 
-    /* An unanswered one is closed, and does not delay the others; its thread remains. */
+    /* An accept without a connect is closed, and does not delay the others; its thread remains. */
     is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
     is_int(np_accept(l, hw_deadline(100), -1, &c), 0, "an accept that waits");
     is_int(np_established(c), -EAGAIN, "as it does");
@@ -329,7 +329,7 @@ static void test_ends(void)
     for (int i = 0; i < 3; i++)
         pair_open(&p[i], h, 0, 1 << 17);
     is_int(np_irecv(p[1].recv, p[1].rmr, 0, 4096, 0, HW_NEVER), 0, "a receive is posted");
-    usleep(50000); /* the child has it by now, or there was nothing to abort */
+    usleep(50000); /* time for the child to post it */
     pair_close(&p[1]);
     ok(pair_run(&p[0], 10, 20000, 1) == 0, "one connection is closed: another moves on");
     pair_open(&p[1], h, 0, 1 << 17);

@@ -11,7 +11,7 @@ struct fixture {
     struct pair p;
 };
 
-/* Makes a connection with a receive and a send in flight, and stops the child. */
+/* Makes a connection, stops the child, and posts two receives. */
 static void start(struct fixture *f, bool list)
 {
     f->h = open_host(TCPXLIKE,
@@ -165,7 +165,7 @@ static void test_stopped(void)
     f.h->known[0] = false;
     check_dead(&f, np_props(f.h, 0, &props), -ETIMEDOUT, "hung for");
 
-    /* A child that reports that it sleeps gets no requests, so that the request's own deadline ends it. */
+    /* A child that reports that it sleeps is not taken for hung, so that the request's own deadline ends the wait. */
     start(&f, false);
     atomic_store(&f.h->s->asleep, 1);
     f.p.recv->req[0].deadline = hw_deadline(400);

@@ -210,7 +210,7 @@ static void test_errors(void)
     np_close(h);
 }
 
-/* A plugin that writes past the end of its shared memory stops there, and does not reach another part. */
+/* A plugin that writes past the end of a piece of shared memory crashes there, and does not reach another piece. */
 static void test_overrun(void)
 {
     struct np_host *h =

@@ -11,7 +11,7 @@
 #define STEERING      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
 #define STEERING_NONE "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0"
 #define STEERING_LONG "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1500000"
-/* Only a few of these tests need the 5 s for which accept() sleeps. */
+/* Environments of the plugin. WITH(): the accept() and connect() of the plugin do not sleep. */
 #define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
 #define WITH(...) AWAKE(STEERING_NONE, "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
@@ -368,7 +368,7 @@ static void test_sleeps(void)
     np_close(h);
 }
 
-/* A plugin that ends or hangs in the thread of a connection is reported as elsewhere. */
+/* A plugin that ends or hangs in the thread of a connection is reported like one that does so elsewhere. */
 static void test_bad_sleep(const char *fault, int want, const char *says)
 {
     struct np_host *h = open_host(TCPXLIKE, &(struct np_options){.env = WITH(fault), .any_env = true, .call_ms = 700});

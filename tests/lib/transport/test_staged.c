@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests memory that the CPU cannot access, over tcp: a fake space whose addresses fault and whose copies end when the
- * test permits it. test_cuda and tests/gpu test real CUDA. */
+ * test permits it. test_cuda tests CUDA with a fake driver, and tests/gpu with a real one. */
 #include "context/context.h"
 #include "hawser.h"
 #include "tests/lib/context/pairhelp.h"
@@ -173,7 +173,7 @@ static void dev_make(void)
     close(fd);
 }
 
-/* Registers [at, at+len) of the device with h. */
+/* Registers [at, at+len) of the device with h, and exports it. */
 static struct ph_buf dev_buf(hawser *h, const struct hw_space *s, size_t at, size_t len)
 {
     struct ph_buf b = {.p = dev_at + at, .len = len};
@@ -269,7 +269,7 @@ static void every_way(const char *const *knobs, size_t most, const char *what)
     ok(atomic_load(&dev_unpinned) == 0, "%s: every copy was between the device and pinned memory", what);
 }
 
-/* Lists that mix host memory with memory of two devices, in pieces of all sizes. */
+/* Lists that mix host memory with memory of two devices, in pieces of several sizes. */
 static void lists(void)
 {
     struct pair p = begin(NULL);
