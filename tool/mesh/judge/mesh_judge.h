@@ -19,7 +19,7 @@ enum mesh_fault_kind {
     MESH_F_CUT,     /* answers, but every transfer with the node failed */
     MESH_F_CORRUPT, /* data exchanged with several nodes arrived corrupted */
     MESH_F_NODE,    /* all NICs of the node are slow */
-    /* faults of a NIC */
+    /* faults of a NIC, or of all NICs of a node together */
     MESH_F_SENDS,
     MESH_F_RECEIVES,
     MESH_F_PORT,   /* sends and receives slowly */

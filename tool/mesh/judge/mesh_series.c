@@ -361,7 +361,7 @@ static int fit_once(struct series *s)
 int series_fit(struct series *s)
 {
     int rc = fit_once(s);
-    /* Latencies are exempt, because a few nodes always have shorter best latencies than the others, depending on which
+    /* Latencies are exempt, because a few nodes often have shorter best latencies than the others, depending on which
      * side polls. */
     s->noisy = rc == 0 && s->kind != MESH_K_LATENCY && s->port_limit < log(NOISY);
     if (!s->noisy || s->proof != s->kind)
