@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses the options of a subcommand, driven by a typed table. opts_parse() stores the values in the command's own
- * struct and prints --help from the table. For an invalid value, the error says what was given and what is allowed.
+ * struct and prints --help from the table.
  *
  *     static const struct opt rows[] = {
  *         OPT_TEXT("from", 'f', "FILE", struct args, from, "a snapshot of another machine"),

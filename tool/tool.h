@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations shared by all subcommands of `hawser`: entry points, exit codes and error output. */
+/* Declarations shared by the subcommands of `hawser`. */
 #ifndef HW_TOOL_H
 #define HW_TOOL_H
 
@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Exit codes of subcommands. tool_interrupted() gives another: 128 plus the signal's number. */
+/* Exit codes of most subcommands. Some also return others, such as 128 plus a signal's number (tool_interrupted()). */
 enum tool_exit { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
 /* Subcommands. argv[0] is the subcommand's name. For --help, each function prints help to stdout and returns TOOL_OK.
@@ -88,8 +88,9 @@ void tool_complete(const char *dashes, const char *candidate, const char *text);
 extern int tool_argc;
 extern char **tool_argv;
 
-/* Last SIGINT or SIGTERM since tool_catch_signals(), or 0. The fifth signal kills the process if it is the same as the
- * fourth. tool_catch_signals() also makes the process ignore SIGPIPE. */
+/* Last SIGINT or SIGTERM since tool_catch_signals(), or 0. Some commands also set tool_stop themselves, to end their
+ * threads or loops. The fifth signal kills the process if it is the same as the fourth. tool_catch_signals() also makes
+ * the process ignore SIGPIPE. */
 extern volatile sig_atomic_t tool_stop;
 /* Returns the milliseconds since the first SIGINT or SIGTERM, or 0 if no such signal has arrived. */
 uint64_t tool_stopped_ms(void);

@@ -60,7 +60,8 @@ struct bench {
 
 /* Returns the stream for the table, to standard output or, if the JSON lines go there, to standard error. */
 FILE *bench_table(const struct bench *b);
-/* Return the number of measured operations of a round (--iters or a default), and of warm-up operations. */
+/* Return the number of measured operations of a round, of warm-up operations, and of operations in flight, from the
+ * options or their defaults. */
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rounds of one measurement: hawser and plain sockets take turns, and the medians are reported. */
+/* The rounds of one measurement: hawser and, with --compare-raw, plain sockets take turns, and the medians are
+ * reported. */
 #include "tool/bench/bench.h"
 #include "tool/load/stats.h"
 

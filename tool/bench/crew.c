@@ -379,7 +379,7 @@ static void tell_crew_progress(struct crew *c, struct pace *p)
     uint64_t moved = 0;
     for (size_t i = 0; i < c->n; i++)
         moved += c->m[i].beat.moved;
-    if (!p->at || moved < p->moved) { /* no earlier sample to compare with */
+    if (!p->at || moved < p->moved) { /* no earlier sample that this one can be compared with */
         *p = (struct pace){.at = now, .moved = moved};
     } else if (now - p->at >= PACE_MS * HW_MS) {
         p->GBps = (double)(moved - p->moved) / (double)(now - p->at);

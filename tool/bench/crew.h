@@ -35,8 +35,8 @@ struct crew_ready {
     uint32_t size, turn;
 };
 struct crew_beat {
-    /* flying: 1 if operations are in flight, else 0; moved: bytes sent and received so far, without small
-     * operations; ops: measured operations completed */
+    /* flying: 1 if operations are in flight, else 0; moved: payload bytes that were confirmed or received so far; ops:
+     * measured operations completed */
     uint64_t flying, moved, ops;
 };
 

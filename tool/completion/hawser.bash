@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# bash completion for hawser. `hawser complete` prints the candidates, from the command's own tables of options.
+# bash completion for hawser. `hawser complete` prints the candidates, from the command's own tables.
 _hawser()
 {
     local IFS=$'\n'

@@ -30,7 +30,7 @@ enum dr_group { DR_KERNEL, DR_NIC, DR_GPU, DR_LIMITS, DR_TCPX, DR_RDMA, DR_PAIR,
 /* Values of ETHTOOL_A_RINGS_TCP_DATA_SPLIT (linux/ethtool_netlink.h). */
 enum dr_split { DR_SPLIT_UNKNOWN, DR_SPLIT_OFF, DR_SPLIT_ON };
 
-/* A NIC. An int field holds a negative errno if the value could not be read. */
+/* A NIC. An int field, except n_addrs, holds a negative errno if the value could not be read. */
 struct dr_nic {
     char name[HAWSER_NIC_NAME];
     char driver[32], version[32]; /* empty if unknown */
@@ -76,7 +76,7 @@ struct dr_machine {
     const struct nixl_look *nixl; /* for group nixl; NULL if NIXL was not examined */
 };
 
-/* Both sides of a session, for the checks of group pair. */
+/* Data for the checks of group pair. */
 #define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
@@ -188,9 +188,9 @@ bool dr_has_devmem(const struct dr_nic *n);
  * down do not count. */
 int dr_shares_subnet(const struct dr_machine *m, int nic);
 
-/* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. CUDA is queried only
- * if gpus is true. Never fails: an int that cannot be read becomes a negative errno, and other values stay 0 or
- * empty. */
+/* Fills m from this machine. root is a descriptor from hw_root_open(), which the caller closes. CUDA is queried only if
+ * gpus is true. Never fails: an int of m or of its NICs, except n_addrs, that cannot be read becomes a negative errno,
+ * and other values stay 0 or empty. */
 void dr_probe(struct dr_machine *m, int root, bool gpus);
 
 /* The checks, by group. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of GPUs: the driver version from /proc, capabilities from CUDA, and BAR1 sizes from PCI. */
+/* Doctor's checks of GPUs and of NVIDIA's kernel modules. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of NICs. These examine all NICs with a hardware device, or all NICs that are up if no NIC has a
- * hardware device. */
+/* Doctor's checks of NICs. Most of these examine all NICs with a hardware device, or all NICs that are up if no NIC has
+ * a hardware device. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 

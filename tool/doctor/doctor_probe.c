@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collects the data about this machine that the checks use. linux/ethtool.h, linux/ethtool_netlink.h and
+ * Fills struct dr_machine from this machine, except nccl and nixl. linux/ethtool.h, linux/ethtool_netlink.h and
  * Documentation/networking/ethtool-netlink.rst describe the ioctl and netlink interfaces. Nothing in this file needs
  * privilege or changes anything.
  */

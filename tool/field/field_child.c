@@ -111,8 +111,8 @@ static void take_said(struct field_child *c)
     c->said[c->n_said] = 0;
 }
 
-/* Copies the last line that is not empty, without a prefix such as "hawser bench: ". Replaces control characters with
- * spaces. */
+/* Copies the last line that is not empty, without a prefix such as "hawser bench: ". Replaces characters below a space
+ * with spaces. */
 static void copy_last_line(const struct field_child *c, char *why, size_t cap)
 {
     const char *end = c->said + c->n_said, *at;

@@ -91,7 +91,7 @@ def start_peer(text, argv, command):
 
 
 def write_for(end, remote, base, size, depth, seconds):
-    """Writes `depth` slots in turn for some seconds, then reads every slot back and compares it. Returns bytes and seconds."""
+    """Writes `depth` slots cyclically for some seconds, then checks every slot. Returns bytes and seconds."""
     slots = [end.prepare("WRITE", remote, k * size, base + k * size, size) for k in range(depth)]
     for handle in slots:
         end.agent.transfer(handle)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a benchmark, on either side: slots that iterations use in turn, filled and checked with the pattern of
+/* Memory of a benchmark, on either side: slots that iterations use cyclically, filled and checked with the pattern of
  * hw_pattern_fill(). The memory is host or GPU memory. The GPU itself fills and checks GPU memory if its driver accepts
  * our kernels and a slot is large enough to be worth a launch. Otherwise the data passes through a block of host
  * memory. */
@@ -13,7 +13,7 @@
 
 struct buffer {
     uint8_t *base; /* host memory; NULL for GPU memory */
-    /* BUFFER_BLOCK bytes, through which GPU memory is filled and checked; NULL for host memory */
+    /* BUFFER_BLOCK bytes, through which the CPU fills, checks and clears GPU memory; NULL for host memory */
     uint8_t *block;
     const struct hw_space *space; /* space whose kernels fill and check, or NULL if the CPU does */
     uint64_t len;                 /* bytes allocated and registered */

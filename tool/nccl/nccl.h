@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actions of `hawser nccl`. argv[0] is the action's name. */
+/* The actions of `hawser nccl`, whose argv[0] is the action's name, and nccl_nics(). */
 #ifndef HW_TOOL_NCCL_H
 #define HW_TOOL_NCCL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a function in a child process, because the third-party libraries that the function loads may crash, exit or
+/* Runs a function in a child process, because the third-party code that the function loads or starts may crash, exit or
  * hang. */
 #include "tool/nccl/nccl_look.h"
 

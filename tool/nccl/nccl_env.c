@@ -144,7 +144,7 @@ static void quote_export_value(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-/* Prints text as the rest of a comment line, with '?' for control characters such as line ends. */
+/* Prints text as the rest of a comment line, with '?' for line ends and other characters below a space. */
 static void print_env_comment(FILE *out, const char *text)
 {
     for (; *text; text++)

@@ -59,7 +59,7 @@ struct nccl_plugin {
     struct nccl_device device[NCCL_DEVICES];
 };
 
-/* A library that NCCL loads if it exists. */
+/* A library that NCCL may load. */
 struct nccl_extra {
     struct nccl_child child;
     char asked[NCCL_PATH], path[NCCL_PATH], why[HW_ERR_TEXT];

@@ -32,7 +32,7 @@ static void reach_fields(struct cursor *c, struct tp_reach *q)
     convert_bytes(c, q->token, TP_TOKEN);
     convert_number(c, &q->n_addrs, 4);
     if (q->n_addrs > TP_MAX_NICS || (q->n_addrs ? q->port < 1024 : q->port != 0))
-        c->bad = true; /* ports below 1024 belong to other services, so the server never connects to them */
+        c->bad = true; /* ports below 1024 may belong to other services, so the server never connects to them */
     for (uint32_t i = 0; i < q->n_addrs && !c->bad; i++)
         convert_address(c, &q->addr[i]);
 }

@@ -4,7 +4,7 @@
  * Requests are little-endian and of fixed size, and each gets one reply of fixed size. Decoding does not trust its
  * input.
  *
- *   PREPARE  allocate memory of `gpu` for op: `slots` slots of `stride` bytes   -> key of the region (write, read)
+ *   PREPARE  allocate memory of `gpu` for op: `slots` slots of `stride` bytes   -> key of the region (one-sided)
  *   BEGIN    prepare iterations [first, first+count): fill memory (read) or post
  *            receives (send, pingpong); read the counters last                 -> counters
  *   END      the first `count` of them have completed: read the counters first,

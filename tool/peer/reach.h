@@ -12,7 +12,7 @@
 #include "net/nic.h"
 #include "tool/peer/proto.h"
 
-#define REACH_MS 3000 /* ms for all tests, which run in parallel */
+#define REACH_MS 3000 /* ms for all tests of one direction, which run in parallel */
 
 /* Reads this machine's facts; root is the folder of sys and proc (see hw_root_open()). Leaves the clocks, the number of
  * GPUs and the test results zero. Returns 0 or a negative errno. */

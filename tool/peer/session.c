@@ -69,7 +69,7 @@ int session_await(const struct session *s, hawser_op *op, int timeout_ms)
 
 int session_patience_ms(uint64_t bytes)
 {
-    /* every relevant machine fills and checks memory much faster than 100 MB/s */
+    /* memory is filled and checked much faster than 100 MB/s */
     return SESSION_CALL_MS + (int)HW_MIN(bytes / 100000, (uint64_t)INT32_MAX / 2);
 }
 

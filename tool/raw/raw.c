@@ -41,7 +41,7 @@ struct run {
     size_t len;
     struct stream *streams;
     atomic_uint_fast64_t next; /* index of the next piece to send; streams take pieces from this counter */
-    pthread_mutex_t lock;      /* protects all members below */
+    pthread_mutex_t lock;      /* protects writes to all members below */
     pthread_cond_t cond;
     size_t n; /* number of streams; 0 before and after the run */
     size_t ready, running;

@@ -12,7 +12,7 @@ struct verdict {
     uint64_t device; /* bytes that the NIC wrote to the GPU's memory, including gathers within the GPU */
     uint64_t staged; /* bytes received in host memory and copied by the GPU's copy engine */
     uint64_t copied; /* bytes copied by a CPU, although the NIC could have written them to the GPU's memory */
-    bool passed;     /* true if no byte of an operation of more than 8 KiB was staged or copied */
+    bool passed;     /* true if no byte was copied, and none of an operation of more than 8 KiB was staged */
 };
 
 /* Returns how `received` payload bytes, in operations of `size` bytes each, reached a GPU that received them over these

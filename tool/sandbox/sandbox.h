@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actions of `hawser sandbox`. argv[0] is the action's name. */
+/* The actions of `hawser sandbox`, and code that they share. argv[0] is the action's name. */
 #ifndef HW_TOOL_SANDBOX_H
 #define HW_TOOL_SANDBOX_H
 
@@ -70,7 +70,7 @@ struct sandbox_bundle_args {
 };
 extern const struct opt sandbox_bundle_opts[]; /* without sandbox_opts and --out, which each command adds itself */
 
-/* The data that spec and cdi make from struct sandbox_bundle_args. sp points to the other members. */
+/* The data that spec and cdi make from struct sandbox_bundle_args. sp has pointers to other members. */
 struct sandbox_bundle {
     struct sbx_snapshot s;
     struct sbx_plan p;

@@ -32,7 +32,8 @@ static int print_sandbox_env_json(const struct sbx_env *e)
     return hw_json_finish(&j);
 }
 
-/* Prints text on one line, as comments and --env-file require, and replaces control characters. */
+/* Prints text on one line, as comments and --env-file require: newlines and other characters below a space become
+ * '?'. */
 static void print_without_controls(const char *text)
 {
     for (; *text; text++)

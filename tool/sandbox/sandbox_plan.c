@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox plan, and the planning options of all actions. */
+/* hawser sandbox plan, and the options and the code with which other actions also make a plan. */
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox restore returns the NICs that `move` took. hawser sandbox watch does so once the container has ended.
- */
+/* hawser sandbox restore returns a container's NICs. hawser sandbox watch does so once the container has ended. */
 #include "sandbox/move/move.h"
 #include "tool/opts.h"
 #include "tool/sandbox/sandbox.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser sandbox run: runs a command with its own NICs, sysfs and environment, and restores everything. */
+/* hawser sandbox run: runs a command with its own NICs, environment and, unless --no-sysfs is given, sysfs, and
+ * restores everything. */
 #include "oci/oci.h"
 #include "oci/run.h"
 #include "sandbox/sysfs/sysfs.h"

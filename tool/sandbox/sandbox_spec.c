@@ -61,8 +61,8 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
 }
 
 /* Makes the hooks' arguments, unless no NIC is planned. They list the NICs by name, so that either exactly the planned
- * NICs move or an error is reported. If RDMA devices are planned, the hook rebuilds the sysfs after the move, because a
- * NIC that moves gets new GIDs. A sysfs from another machine's plan is kept. */
+ * NICs move or an error is reported. If the container gets RDMA devices and a sysfs, the hook rebuilds the sysfs after
+ * the move, because a NIC that moves gets new GIDs. A sysfs of another machine is kept. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
     const struct sbx_want *w = &a->plan.want;
@@ -184,7 +184,7 @@ static int undo_bundle_spec(struct bundle_file *f, const struct sandbox_bundle_a
     char path[PATH_MAX + 16], beside[PATH_MAX];
     int rc = sbx_spec_undo(f->config, f->notes);
     name_beside(beside, f);
-    /* the result must still be a configuration */
+    /* nothing was undone, so the file may be something other than a configuration */
     if (rc == 0 && !json_is_string(json_object_get(f->config, "ociVersion")))
         rc = hw_fail(-EINVAL, "not an OCI configuration");
     if (rc < 0)

@@ -35,7 +35,7 @@ int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const c
 }
 
 /* Serves the tree by FUSE. Unless out->foreground is set, a child that is detached from the terminal serves the tree,
- * and the parent returns an exit code once the file system is mounted. */
+ * and the parent returns an exit code once the file system is mounted or the child has failed. */
 static int serve_sysfs_tree(const struct sbx_tree *t, const struct out *out, const char *host)
 {
     int ready[2] = {-1, -1};

@@ -15,18 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MS      250    /* maximum ms until a stop is noticed while data is awaited */
+#define POLL_MS      250    /* ms between two checks for a stop */
 #define REPLY_MS     30000  /* ms; a client that does not receive its reply within this time is lost */
 #define DATA_MS      300000 /* ms until an announced message must arrive */
-#define AHEAD        16     /* minimum number of receives posted ahead for sends, unless there are fewer slots */
+#define AHEAD        16     /* receives posted ahead for sends, at least, unless there are fewer slots or messages */
 #define PINGS_AHEAD  4
 #define THREAD_STACK (1u << 20) /* CUDA drivers run on this stack too, and do not document how much they need */
 
 struct service {
     hawser *h;
     struct service_options o;
-    pthread_mutex_t lock; /* guards memory, sum except refused, changes of stopping, and each client's idle and done */
-    uint64_t memory;      /* bytes in use by clients */
+    pthread_mutex_t lock; /* guards memory, writes to sum (not refused) and to stopping, and clients' idle and done */
+    uint64_t memory;      /* bytes charged to clients */
     struct client *clients;
     struct service_summary sum;
     bool stopping;
@@ -147,7 +147,8 @@ static uint32_t count_receives_ahead(const struct client *c)
     return HW_MIN(want, c->buf.slots);
 }
 
-/* Charges memory to the client. Returns -ENOMEM if max_memory does not allow it. */
+/* Charges memory to the client. Fails with -ENOMEM if max_memory does not allow it, or if need is 0, which means an
+ * overflow. */
 static int charge_client_memory(struct client *c, uint64_t need)
 {
     char want[32], left[32];
@@ -368,7 +369,7 @@ static int fill_reply_facts(const struct tp_request *q, struct tp_reply *r)
     return rc;
 }
 
-/* Fills the reply to INVENTORY, for `hawser fieldtest`. The client reads one text in several parts. */
+/* Fills the reply to INVENTORY, for `hawser fieldtest`. The client reads the text in one or more parts. */
 static int fill_reply_inventory(struct client *c, const struct tp_request *q, struct tp_reply *r)
 {
     if (q->first == 0) {

@@ -27,8 +27,8 @@ struct service_summary {
     uint64_t tx_bytes, rx_bytes; /* payload bytes of all clients */
 };
 
-/* Serves clients of the listening context until tool_stop is set or, with once, until at least one client has connected
- * and all clients have disconnected. Returns 0 or a negative errno. */
+/* Serves clients of the listening context until tool_stop is set, accepting clients fails or, with once, at least one
+ * client has connected and all clients have disconnected. Returns 0 or a negative errno. */
 int service_run(hawser *h, const struct service_options *o, struct service_summary *out);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-#define TRACE_CALL 24  /* maximum bytes of a call's name */
-#define TRACE_KEY  400 /* maximum bytes of an event's description */
+#define TRACE_CALL 24  /* maximum bytes of a call's name, including the NUL */
+#define TRACE_KEY  400 /* maximum bytes of an event's description, including the NUL */
 
 /* One kind of event, without times, addresses and object numbers, so that runs can be compared. */
 struct trace_kind {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actions of `hawser verbs`. argv[0] is the action's name. */
+/* The actions of `hawser verbs`, and code that they share. argv[0] is the action's name. */
 #ifndef HW_TOOL_VERBS_H
 #define HW_TOOL_VERBS_H
 

@@ -399,7 +399,7 @@ static void warn_of_memlock(const json_t *process)
                            (long long)json_integer_value(soft));
 }
 
-/* Warns of capabilities that no filter restricts, and of the limitations of runc. */
+/* Warns of capabilities with which the container can bypass the broker, and of the limitations of runc. */
 static void warn_of(const json_t *config, const struct spec_args *a)
 {
     const struct vb_capability *c;

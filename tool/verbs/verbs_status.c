@@ -126,8 +126,8 @@ static int is_status(const struct dirent *e)
     return get_status_id_length(e->d_name) > 0;
 }
 
-/* Shows the status of all brokers. chosen means that the folder was given with --state-dir. Only the default folder may
- * be missing, because the first agent creates it. */
+/* Shows the status of the brokers that have a socket in the folder. chosen means that the folder was given with
+ * --state-dir; only then is it an error if the folder is missing. */
 static int show_status(const char *path, bool chosen, bool as_json)
 {
     struct dirent **e = NULL;

@@ -19,7 +19,7 @@ enum mesh_fault_kind {
     MESH_F_CUT,     /* answers, but every transfer with the node failed */
     MESH_F_CORRUPT, /* data exchanged with several nodes arrived corrupted */
     MESH_F_NODE,    /* all NICs of the node are slow */
-    /* faults of a NIC */
+    /* faults of a NIC, or of all NICs of a node together */
     MESH_F_SENDS,
     MESH_F_RECEIVES,
     MESH_F_PORT,   /* sends and receives slowly */
@@ -28,8 +28,8 @@ enum mesh_fault_kind {
     MESH_F_SPEED,  /* link speed differs from that of most NICs of this name */
     MESH_F_MTU,    /* MTU differs from that of most NICs of this name */
     MESH_F_ERRORS, /* driver counted many more errors than for other NICs of this name */
-    /* faults that involve several nodes */
-    MESH_F_RAIL,   /* a rail is slow on all nodes */
+    /* other findings */
+    MESH_F_RAIL,   /* a rail is slow on most nodes */
     MESH_F_PATH,   /* a path between two nodes is slow */
     MESH_F_BROKEN, /* a pair of nodes cannot transfer */
     MESH_F_WRONG,  /* a pair of nodes received wrong bytes */

@@ -10,7 +10,7 @@
 #define CONFIRMS   0.7 /* fraction of the limit that a repeated measurement must still exceed */
 #define PARTNERS   7   /* maximum number of nodes with which an outlier is measured again */
 #define SETTLES    8  /* minimum number of repeated results that settle a finding; at most one in SETTLES may be fast */
-#define SUSPECTS   16 /* maximum pairs of a series to measure again, divided by the number of nodes */
+#define SUSPECTS   16 /* maximum suspects that one function lists, divided by the number of nodes */
 
 static double get_ratio(const struct series *s, double effect)
 {
@@ -385,7 +385,7 @@ int mesh_judge_rails(const struct mesh *m, struct mesh_findings *out)
         for (size_t i = 0; i < s.n; i++)
             if (s.p[i].group == g)
                 s.room[own_n++] = s.p[i].y;
-        /* A rail is slow on all nodes if even the upper quartile of its samples is slow. */
+        /* A rail is slow on most nodes if even the upper quartile of its samples is slow. */
         const bool everywhere = series_select(s.room, own_n, own_n - 1 - own_n / 4) < usual + log(1 - RAIL_LEAST);
         own.ratio = exp(s.group[g].median - usual);
         bool twice = false; /* already found, within racks or between racks */

@@ -9,8 +9,8 @@ struct mesh_pair {
     uint32_t a, b; /* a measures, b serves */
 };
 
-/* Schedule a round robin of n nodes. A node is in at most one pair of a round, and every pair occurs in exactly one of
- * the mesh_rounds(n) rounds. If n is odd, one node pauses in each round. */
+/* Returns the number of rounds of a round robin of n nodes. A node is in at most one pair of a round, and every pair
+ * occurs in exactly one round. If n is odd, one node pauses in each round. */
 uint32_t mesh_rounds(uint32_t n);
 /* Writes the pairs of a round to out, which has room for n / 2 pairs. Returns their number. Each node is `a` in about
  * half of its pairs. */

@@ -205,8 +205,8 @@ static void compute_groups(struct series *s)
         s->group[g].usual = s->group[g].median;
 }
 
-/* Makes the usual latency of each group the longer one of two medians: that of the rounds and that of the repeated
- * measurements, because a latency depends on other load of the CPUs. */
+/* Makes the usual latency of each group the longer one of two values: that of the rounds (see compute_groups()) and the
+ * median of the repeated measurements, because a latency depends on other load of the CPUs. */
 static void slow_down_usual(struct series *s)
 {
     for (size_t g = 0; g < s->n_groups; g++) {
@@ -361,13 +361,13 @@ static int fit_once(struct series *s)
 int series_fit(struct series *s)
 {
     int rc = fit_once(s);
-    /* Latencies are exempt, because a few nodes always have shorter best latencies than the others, depending on which
+    /* Latencies are exempt, because a few nodes often have shorter best latencies than the others, depending on which
      * side polls. */
     s->noisy = rc == 0 && s->kind != MESH_K_LATENCY && s->port_limit < log(NOISY);
     if (!s->noisy || s->proof != s->kind)
         return rc;
-    /* The machines were busy with other work, which only makes results worse. The best result of a pair is therefore
-     * the closest to the truth. A path has too few results to tighten its limit. */
+    /* Assume that the machines were busy with other work, which only makes results worse. The best result of a pair is
+     * then the closest to the truth. A path has too few results to tighten its limit. */
     const double path_limit = s->path_limit;
     for (size_t i = 0; i < s->n; i++)
         s->p[i].y = s->p[i].best;

@@ -93,7 +93,7 @@ struct mesh_message {
 
 /* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid. */
 int mesh_encode(const struct mesh_message *m, uint8_t buf[MESH_MESSAGE]);
-/* Decodes a message of len bytes. Fails with -EPROTO for anything that mesh_encode() does not write. */
+/* Decodes a message of len bytes. Fails with -EPROTO if the message is invalid. */
 int mesh_decode(const uint8_t *buf, size_t len, struct mesh_message *m);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of `hawser mesh`: figures and findings on a terminal, and the HTML report. */
+/* The output of `hawser mesh`: figures and findings on a terminal, and the HTML report. Also the comparison with a
+ * baseline. */
 #ifndef HW_MESH_OUT_H
 #define HW_MESH_OUT_H
 

@@ -154,7 +154,7 @@ struct nb_sample {
     double first;   /* us of the first operation of its kind, in which NCCL connects; 0 if not measured */
 };
 
-/* Counters of one NIC of one node, over all samples of a cell. */
+/* Counters of one NIC of one node, summed over samples. */
 struct nb_counted {
     uint64_t node;
     char host[64];

@@ -52,7 +52,7 @@ struct nb_tube {
 
 /* Writes the message to buf. Returns its length, or -EINVAL if the message is invalid. */
 int nb_tube_encode(const struct nb_tube *m, uint8_t buf[NB_TUBE_MOST]);
-/* Decodes a message of len bytes. Fails with -EPROTO for anything that nb_tube_encode() does not write. */
+/* Decodes a message of len bytes. Fails with -EPROTO if the message is invalid. */
 int nb_tube_decode(const uint8_t *buf, size_t len, struct nb_tube *m);
 /* Sends a message to p. data is a struct nb_hello for NB_TUBE_HELLO, otherwise len bytes. Returns 0 or -errno. */
 int nb_tube_send(hawser_peer *p, enum nb_tube_type type, uint32_t id, uint32_t value, const void *data, size_t len);
