@@ -108,8 +108,8 @@ static inline uint64_t hw_deadline(int timeout_ms)
 extern __thread bool hw_own_thread;
 
 /* Calls openat2(2) with O_CLOEXEC. Returns a descriptor, or -1 with errno set. Tries up to 10,000 times after EAGAIN:
- * for a path with "..", including one within a symbolic link, the kernel returns EAGAIN if something on the machine is
- * mounted or renamed at the same time (fs/namei.c, handle_dots()). */
+ * for a path with "..", including one within a symbolic link, the kernel may return EAGAIN if something on the machine
+ * is mounted or renamed at the same time (fs/namei.c, handle_dots()). */
 int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 
 /* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */

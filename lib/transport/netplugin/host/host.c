@@ -183,7 +183,7 @@ static void tell_again(struct np_host *h)
     h->warning.again = 0;
 }
 
-/* Logs at most WARN_MOST lines per second, and a repeated line once. Called with the lock held. */
+/* Logs at most WARN_MOST lines per second, and equal lines in a row only once. Called with the lock held. */
 static void log_plugin_warning(struct np_host *h, const char *text, size_t n, uint64_t now)
 {
     char line[sizeof(h->warning.last)];
