@@ -15,7 +15,7 @@
 
 enum {
     CLOSE_MS = 2000,
-    LOOK_MS = 10, /* interval of the child's health checks */
+    LOOK_MS = 10, /* minimum interval of the child's health checks */
     SLICE_MS = 100,
     WARN_MOST = 20, /* maximum number of logged plugin warnings per second */
 };
