@@ -38,9 +38,9 @@ struct hw_error_kept {
 };
 struct hw_error_kept hw_error_take(void);
 void hw_error_put(const struct hw_error_kept *k);
-/* Returns the name of an errno value, such as "ETIMEDOUT", for JSON and logs. */
+/* Returns the name of an errno value, such as "ETIMEDOUT", or "unknown error". */
 const char *hw_errno_name(int err);
-/* Returns the description of an errno value, such as "Connection timed out", for messages to users. */
+/* Returns the description of an errno value, such as "Connection timed out". */
 const char *hw_errno_text(int err);
 
 struct hw_logger {
@@ -48,8 +48,7 @@ struct hw_logger {
     void *arg;
     int level; /* lines above this level are dropped */
 };
-/* Passes one formatted line to the callback, if there is one and level is at most l->level. Preserves errno.
- */
+/* Passes one formatted line to the callback, if there is one and level is at most l->level. Preserves errno. */
 void hw_log(const struct hw_logger *l, int level, const char *fmt, ...) HW_PRINTF(3, 4);
 
 /* Hashes data with 64-bit FNV-1a, to distinguish texts; not cryptographic. h is HW_HASH_START, or the hash of the bytes
@@ -88,8 +87,7 @@ static inline uint64_t hw_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Works like hw_now(), but may be some milliseconds behind and takes a fifth of the time. For deadlines of a second or
- * more. */
+/* Works like hw_now(), but is faster and may be some milliseconds behind. */
 static inline uint64_t hw_now_coarse(void)
 {
     struct timespec t;
@@ -110,16 +108,16 @@ static inline uint64_t hw_deadline(int timeout_ms)
 extern __thread bool hw_own_thread;
 
 /* Calls openat2(2) with O_CLOEXEC. Returns a descriptor, or -1 with errno set. Tries up to 10,000 times after EAGAIN:
- * for a path with "..", including one within a symbolic link, the kernel returns EAGAIN if something on the machine is
- * mounted or renamed at the same time (fs/namei.c, handle_dots()). */
+ * for a path with "..", including one within a symbolic link, the kernel may return EAGAIN if something on the machine
+ * is mounted or renamed at the same time (fs/namei.c, handle_dots()). */
 int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 
 /* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */
 void hw_close(int *fd);
 
-/* Free the memory or close the descriptor in a variable when the variable's block ends. Examples: HW_AUTO_FREE char
- * *text = NULL; HW_AUTO_CLOSE int fd = -1. To keep the value for longer, set the variable to NULL or -1. Cleanup runs
- * in the reverse order of declaration. */
+/* Free the memory or close the descriptor in a variable when the variable's block ends, for example
+ * HW_AUTO_CLOSE int fd = -1. To keep the value for longer, set the variable to NULL or -1. Cleanup runs in the reverse
+ * order of declaration. */
 #define HW_AUTO_FREE  __attribute__((cleanup(hw_free)))
 #define HW_AUTO_CLOSE __attribute__((cleanup(hw_close)))
 /* Frees the memory that the pointer at p points to and sets that pointer to NULL. */

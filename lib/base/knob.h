@@ -39,7 +39,7 @@ struct hw_knobs {
     char advertise[512];   /* comma-separated [NIC=]ADDRESS[:PORT] that peers use in place of the NICs' own addresses */
     uint64_t require_nics; /* minimum number of pairs of NICs that must work for a connection to succeed; 0 for one */
     uint64_t path_ms;      /* maximum time that a connect waits for a path */
-    char same_machine[8];  /* "auto", "yes" or "no": whether transports that need two machines may be used on one */
+    char same_machine[8];  /* "auto", "yes" or "no": whether to connect to a peer on this machine */
     char plugin_devices[256]; /* the plugin's device number for each NIC, such as "eth1=0,eth2=1" */
     char plugin_trace[256];   /* file to which the calls into the plugin are appended; "" for none */
     bool plugin_trace_polls;  /* also trace polls without a result */
@@ -62,11 +62,10 @@ static inline uint64_t hw_knob_channels(const struct hw_knobs *k)
  * knobs, such as HAWSER_NCCL_*, but rejects the variables of removed knobs, because they would have no effect. */
 int hw_knobs_load(struct hw_knobs *k, const char *const *list);
 
-/* Sets one knob from text. Fails like hw_knobs_load(). */
+/* Sets one knob from text. Fails with -EINVAL if the name or the value is bad, and then leaves *k unchanged. */
 int hw_knob_set(struct hw_knobs *k, const char *name, const char *value);
 
-/* Writes the value of knob i as text into buf, for tables of the current values. Returns false if there is no knob i.
- */
+/* Sets *name to the name of knob i and writes its value as text into buf. Returns false if there is no knob i. */
 bool hw_knob_text(const struct hw_knobs *k, size_t i, const char **name, char *buf, size_t cap);
 
 #endif

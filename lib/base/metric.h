@@ -37,7 +37,7 @@ struct hw_metric_info {
     const char *name;
     bool counter;       /* false for a gauge */
     const char *labels; /* comma-separated, in the order in which a context writes them; "" for none */
-    const char *help;   /* one line without quotes and backslashes */
+    const char *help;   /* one line without double quotes or backslashes */
 };
 extern const struct hw_metric_info hw_metrics[HW_METRICS];
 

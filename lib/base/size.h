@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strict parsing and printing of sizes, counts and durations. */
+/* Strict parsing of sizes, counts and durations, and formatting of sizes. */
 #ifndef HW_SIZE_H
 #define HW_SIZE_H
 
@@ -9,7 +9,7 @@
  * TB are decimal. Case is ignored. Signs, blanks and overflows are not allowed. Fails with -EINVAL and echoes the text.
  */
 int hw_parse_size(const char *text, uint64_t *out);
-/* Parses decimal digits within [min, max]. Fails with -EINVAL and echoes the text and the bounds. */
+/* Parses a decimal number within [min, max]. Fails with -EINVAL and echoes the text and the bounds. */
 int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 /* Parses a duration such as "10", "10s", "500ms" or "2m" to milliseconds. A number without a unit is in seconds.
  * Fractions such as "0.5s" are allowed. Fails with -EINVAL and echoes the text, also if the value is not a whole number

@@ -58,7 +58,7 @@ struct hawser {
     struct hw_domain domain; /* regions that peers may access */
     struct hw_rail_limits limits;
 
-    pthread_mutex_t lock; /* protects the following members */
+    pthread_mutex_t lock; /* protects the following members; the atomic ones may be read without it */
     struct hw_list peers;
     struct hw_list accepts; /* peers that wait for hawser_accept() */
     struct hw_list graves;  /* peers that died before the application knew them */
@@ -95,7 +95,7 @@ struct hawser_mem {
     struct hw_list in_context;
 };
 
-/* Removes every peer's access to the exports that were made for this peer only. */
+/* Makes the exports that were made only for this peer inaccessible. */
 void hw_memory_forget_peer(struct hawser *h, const struct hw_peer *p);
 void hw_memory_free_all(struct hawser *h);
 
@@ -163,7 +163,7 @@ struct hw_way {
     int lost_level;     /* HAWSER_LOG_ level at which the loss of the rail was logged */
     struct hw_driver *driver;
     char nic[HAWSER_NIC_NAME], peer_nic[HAWSER_NIC_NAME];
-    /* Addresses of the rail's last link, "" until the rail is first up. Protected by the context's lock. */
+    /* Addresses of the rail's last link, "" until the rail is first up. Written with the context's lock held. */
     char local[HAWSER_ADDR_TEXT], remote[HAWSER_ADDR_TEXT];
     struct hw_meeting meeting;
     struct hw_tp_counts counts;
@@ -226,7 +226,7 @@ struct hawser_peer {
     uint64_t connect_user;
     int connect_result;
 
-    /* set once both sides have agreed on the rails */
+    /* the rails, and the state of agreeing on them; has_rails: the rails were created */
     bool has_rails;
     unsigned n_ways, n_pairs,
         n_sure;       /* number of rails, of pairs of NICs, and of pairs that were shown to work and are not spare */
@@ -272,8 +272,7 @@ void hw_peer_unref(struct hawser_peer *p);
 /* Kills the peer with this error, if it is not dead already; hw_error() has the reason. Called with the role of the
  * peer's home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
-/* Handles the loss of the peer's last path. The peer dies with this error, or with -ESHUTDOWN if either side was
- * closing. */
+/* Kills the peer with this error, or with -ESHUTDOWN if either side was closing. */
 void hw_peer_lose(struct hawser_peer *p, int why);
 /* Returns the peer that connected to this context with this session, or NULL. Called with the context's lock held. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
@@ -292,10 +291,10 @@ void hw_nics_judge(struct hw_task *t);
 void hw_ways_dial(struct hawser_peer *p);
 /* Stops all connection attempts, and the transports' handshakes. */
 void hw_ways_stop(struct hawser_peer *p);
-/* Returns true if no task that connects a rail of the peer is posted. */
+/* Returns true if no task of a connection attempt or of a transports' handshake is posted. */
 bool hw_ways_are_idle(const struct hawser_peer *p);
 void hw_ways_free(struct hawser_peer *p);
-/* Callbacks of struct hw_peer_ops. */
+/* Handle the callbacks `ended` and `down` of struct hw_peer_ops. */
 void hw_way_ended(struct hawser_peer *p, unsigned rail, int why);
 void hw_way_down(struct hawser_peer *p, unsigned rail);
 /* Task and timer of hawser_peer.spares. */
@@ -303,13 +302,12 @@ void hw_ways_call_spares(struct hw_task *t);
 void hw_ways_rest_spares(struct hw_timer *t);
 /* Takes the connections that the listener has accepted. */
 void hw_ways_arrive(struct hw_task *t);
-/* Handles the loss of a rail's connections before the handshake of the transports has ended. */
+/* Handles a failure of a rail's connections before the rail has started. */
 void hw_way_failed(struct hw_way *w, int why);
 
-/* ---- handshake of the transports (meeting.c): called with the role of the peer's home driver
- * --------------------------------- */
+/* ---- the transports' handshake (meeting.c): with the role of the peer's home ------------------------------ */
 
-/* Runs the transports' handshake on the sockets fd[0, n), after which the rail starts. On the client, theirs is the
+/* Begins the transports' handshake on the sockets fd[0, n), after which the rail starts. On the client, theirs is the
  * server's last word. Takes ownership of each socket and sets its fd[k] to -1. After a failure, the caller closes the
  * sockets that were not taken. Later failures are passed to hw_way_failed(). */
 int hw_meeting_begin(struct hw_way *w, uint32_t gen, int *fd, unsigned n, const struct hw_word *theirs);

@@ -7,7 +7,7 @@
  * send nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see
  * find_slot()). A connection whose client has named a session, or has proved that it knows the key, is never replaced.
  *
- * All of this runs with the role of driver 0.
+ * Connections are accepted and handled with the role of driver 0.
  */
 #include "context/context.h"
 
@@ -409,8 +409,8 @@ static bool is_stranger(const struct slot *s)
 }
 
 /* Returns a free slot, or else the slot that a new connection may replace: among unauthenticated connections, the
- * oldest of the address with the most slots. The replacement happens at once, because a client that waits in
- * the kernel's queue behind thousands of others has a deadline. Returns NULL if no slot can be taken. */
+ * oldest of the address with the most slots. The replacement happens at once, because a client that waits in the
+ * kernel's queue behind thousands of others has a deadline. Returns NULL if no slot can be taken. */
 static struct slot *find_slot(struct hw_listener *l)
 {
     struct slot *victim = NULL;
@@ -441,7 +441,7 @@ static void take_connection(struct hw_listener *l, struct slot *s, int fd, const
         return;
     }
     hw_timer_set(get_loop(l), &s->timer, s->began + l->h->k.handshake_ms * HW_MS);
-    hw_loop_post(get_loop(l), &s->task); /* its first bytes have usually arrived already */
+    hw_loop_post(get_loop(l), &s->task); /* the client's first bytes have usually arrived already */
 }
 
 static void accept_connections(struct hw_task *t)
@@ -458,7 +458,7 @@ static void accept_connections(struct hw_task *t)
         int fd = accept4(l->fd, &from.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
-        if (fd < 0 && errno != EAGAIN) { /* out of descriptors or memory */
+        if (fd < 0 && errno != EAGAIN) { /* usually out of descriptors or memory */
             log_refusal(l, HAWSER_LOG_WARN, NULL, strerror(errno));
             hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + RETRY);
         }
@@ -524,7 +524,7 @@ static int open_listener(struct hw_listener *l, const char *addr, uint16_t port)
         l->fd = -1;
         return rc;
     }
-    /* the client sends first, so the kernel holds back the connection until data arrives */
+    /* the client sends first, so the kernel may hold back the connection until data arrives */
     (void)setsockopt(l->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
     (void)getsockname(l->fd, &l->bound.sa, &len);
     l->port = hw_addr_port(&l->bound);

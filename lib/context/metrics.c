@@ -95,7 +95,7 @@ static void accept_reader(struct hw_task *t)
     int fd = accept4(m->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
         serve_reader(m, fd);
-    else if (errno != EAGAIN) /* out of descriptors or memory, or the reader has closed the connection */
+    else if (errno != EAGAIN) /* usually out of descriptors or memory */
         hw_timer_set(l, &m->timer, l->now + HW_METRICS_READ_MS * HW_MS);
 }
 

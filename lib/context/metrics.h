@@ -59,7 +59,7 @@ struct hw_metrics {
     bool listed[HW_METRICS_PEERS];
     unsigned rows;
     uint64_t lost;              /* number of peers that were lost */
-    uint64_t registered[2];     /* bytes of registered memory by enum hawser_mem_kind */
+    uint64_t registered[2];     /* bytes of registered host memory, and of GPU memory */
     struct hw_rail_totals gone; /* totals of closed peers */
     struct hw_op_totals gone_ops;
     unsigned n_others;

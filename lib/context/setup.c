@@ -38,17 +38,17 @@ static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool he
     return hw_setup_entry_encode(out, &e);
 }
 
-/* A listener that is bound to one address offers the NIC of this address. Virtual interfaces without hardware run over
- * the other NICs. The server offers them only if the connection arrived over them, if it arrived over loopback, or if
- * knob nics is set. */
+/* A listener that is bound to one address offers only the NIC of this address. Virtual interfaces without hardware run
+ * over the other NICs. The server offers them only if the connection arrived over them, if it arrived over loopback, or
+ * if knob nics is set. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out)
 {
     struct hawser *h = p->h;
     struct hw_nic nics[HW_NIC_MAX];
     uint64_t device[HW_NIC_MAX];
     struct hw_setup s = {0};
-    bool loop = hw_addr_is_loopback(remote); /* without knob nics, a connection over loopback gets the loopback
-                                                interface, and others get all other NICs */
+    /* without knob nics, a connection over loopback gets only the loopback interface, and others get only other NICs */
+    bool loop = hw_addr_is_loopback(remote);
     int n = hw_nics_list(nics, HW_NIC_MAX, local->sa.sa_family == AF_INET6);
     if (n < 0)
         return n;
@@ -140,7 +140,7 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
 }
 
 /* Chooses the pair of the first rail, which carries the small messages and usually the beginning of a large one. The
- * peers of a context take turns among the fastest pairs, so that messages to many peers use all NICs. */
+ * peers of a context take turns among the fastest pairs, so that messages to many peers use all of these. */
 static unsigned choose_first(struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     unsigned fast[RAILS_MAX] = {0}, n = 1, turn;
@@ -187,7 +187,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     p->n_spare = spares;
     for (unsigned i = 0; i < n && rc == 0; i++) {
         struct hw_way *w = &p->way[i];
-        /* the k-th rails of all pairs follow one another, because neighbouring rails are on different loops */
+        /* the k-th rails of all pairs follow one another, so that they are on different loops if there are enough */
         unsigned which = i < kept * rails ? (first + i) % kept : kept + (i - kept * rails);
         const struct hw_pair *pair = &g->pair[which];
         w->spare = which >= kept;

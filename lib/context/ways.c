@@ -45,8 +45,8 @@ static void watch_for_death(struct hawser_peer *p, int why)
         hw_timer_set(&p->home->loop, &p->dead, find_death(p, why));
 }
 
-/* Returns true if this side is closing and the peer knows this or will learn it over another rail. The peer then closes
- * its rails as well and would refuse new ones. */
+/* Returns true if this side is closing and its BYE has ended or can still be sent over another rail. A peer that has
+ * received the BYE closes its rails as well and would refuse new ones. */
 static bool is_leaving(const struct hawser_peer *p)
 {
     return p->closing && (atomic_load(&p->said_bye) || atomic_load(&p->rails_up));

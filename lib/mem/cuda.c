@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates a memory space for each CUDA context. */
+/* Memory spaces of CUDA contexts: memory, copies, and the space of an address. */
 #include "mem/cuda.h"
 #include "mem/dmabuf.h"
 

@@ -141,7 +141,7 @@ void *hw_pages_alloc(size_t len, int numa)
     const int bits = sizeof(nodes[0]) * CHAR_BIT;
     if (numa >= 0 && numa < (int)HW_ARRAY_LEN(nodes) * bits) {
         nodes[numa / bits] = 1ul << (numa % bits);
-        /* This is only a hint. Kernels without NUMA and sandboxes reject the call, and the pages work without it.
+        /* This is only a hint. Kernels without NUMA and some sandboxes reject the call, and the pages work without it.
          * maxnode is one more than the number of bits (mm/mempolicy.c, get_nodes). */
         (void)syscall(SYS_mbind, p, len, MPOL_PREFERRED, nodes, sizeof(nodes) * CHAR_BIT + 1, 0);
     }

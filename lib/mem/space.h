@@ -63,7 +63,7 @@ struct hw_space_ops {
      * multiples of window (a power of two of at least a page) or at the first or last whole page of the allocation.
      * Fails with -EOPNOTSUPP if the space has no dma-bufs, and with -ERANGE if ptr is not in a whole page. */
     int (*dmabuf_of)(const struct hw_space *s, const void *ptr, size_t len, size_t window, struct hw_dmabuf *out);
-    /* Returns hw_dmabuf.id of the allocation around ptr, or 0 if there is none. The call is cheap. */
+    /* Returns hw_dmabuf.id of the allocation around ptr, or 0 if unknown. The call is cheap. */
     uint64_t (*dmabuf_id)(const struct hw_space *s, const void *ptr);
 };
 

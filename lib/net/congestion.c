@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Round trips within a site are much shorter than this, and round trips over a wide area network are longer. */
+/* Round trips within a site are usually much shorter than this, and over a wide area network longer. */
 #define NEAR_US 2000u
 
 static bool set_congestion(int fd, const char *name)

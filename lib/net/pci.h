@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PCI addresses, the path from a device up to its root complex, and the distance between two devices. No function reads
- * sysfs. */
+/* PCI addresses, the path from a device up to its root complex, the distance between two devices, and link speeds. No
+ * function reads sysfs. */
 #ifndef HW_PCI_H
 #define HW_PCI_H
 

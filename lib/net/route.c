@@ -10,8 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Maximum bytes of one read; the kernel rarely sends a dump in larger parts (net/netlink/af_netlink.c).
- */
+/* Maximum bytes of one read; the kernel rarely sends a dump in larger parts (net/netlink/af_netlink.c). */
 #define ANSWER_MAX 32768
 #define LINKS_MAX  4096
 

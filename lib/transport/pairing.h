@@ -14,7 +14,7 @@ enum hw_try_state {
     HW_TRY_FAILED, /* failed; `why` has the reason */
 };
 
-/* A candidate and the connection that probes it. */
+/* The probe of a candidate. */
 struct hw_try {
     enum hw_try_state state;
     int fd;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A transport defines how a rail's connections are made from sockets on which both sides have proved that they know the
- * session's secret, and how the connections carry bytes (struct hw_rail_io). Each transport is one const table. The two
- * ends of a connection may first negotiate on its socket (meet) before a rail uses the connection. During the
- * negotiation any thread may drive the connection, but only one at a time.
+ * session's secret, and how the connections carry bytes. A transport consists of two const tables, struct hw_transport
+ * and struct hw_rail_io. The two ends of a connection may first negotiate on its socket (meet) before a rail uses the
+ * connection. During the negotiation any thread may drive the connection, but only one at a time.
  *
- * Differences between transports are data in struct hw_caps, not branches in the engine.
+ * Differences between transports are data in these tables, not branches in the engine.
  */
 #ifndef HW_TRANSPORT_H
 #define HW_TRANSPORT_H
@@ -20,7 +20,7 @@
 
 struct hw_caps {
     uint32_t setup_ms; /* ms for which making a connection may sleep; added to the timeout of hawser_connect() */
-    bool device_path;  /* the NIC can place received data in GPU memory */
+    bool device_path;  /* received data can be placed directly in GPU memory */
     bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {
         HW_SELF_WORKS,      /* also works with a peer on the same machine */
@@ -39,7 +39,7 @@ struct hw_tp_env {
     char ident[HW_TRANSPORT_TEXT];        /* name of the transport and its plugin, which must be equal on both sides */
 };
 
-/* Identifies a connection within a session to the other side. */
+/* A connection's place in its session, the GPUs whose memory it carries, and the session's secret. */
 struct hw_conn_ident {
     uint64_t session;
     uint32_t channel, gen;
@@ -52,9 +52,9 @@ struct hw_conn_ident {
 /* Counts of all connections of a rail, over all its generations: payload bytes unless noted. Any thread may read them.
  */
 struct hw_tp_counts {
-    _Atomic uint64_t rx_device; /* placed in device memory by the NIC */
+    _Atomic uint64_t rx_device; /* placed in device memory by the NIC or the plugin */
     _Atomic uint64_t rx_copied; /* copied to their destination by the CPU or the driver */
-    _Atomic uint64_t tx_device; /* read from device memory by the NIC */
+    _Atomic uint64_t tx_device; /* read from device memory by the NIC or the plugin */
     /* Only the rail's loop writes the following counters. */
     _Atomic uint64_t rx_staged, tx_staged; /* staged through host memory, because the CPU cannot access the memory;
                                               tx_staged includes all other bytes of the same sends */
@@ -100,14 +100,13 @@ struct hw_transport {
     const struct hw_rail_io *io;
 
     /* Sets env->state, and may change env->caps and env->ident. arg is the text after the transport's name in knob
-     * transport. Returns 0, or the reason why the context cannot be opened. NULL if there is
-     * nothing to do. */
+     * transport. Returns 0, or the reason why the context cannot be opened. NULL if there is nothing to do. */
     int (*open)(const char *arg, struct hw_tp_env *env);
     /* Frees env->state after all connections are closed. NULL if open is NULL. */
     void (*close)(struct hw_tp_env *env);
     /* Returns 0, or the reason why no connection of this context will ever work again. NULL if this cannot happen. */
     int (*alive)(const struct hw_tp_env *env);
-    /* Called when [ptr, ptr+len) is no longer registered. NULL if not needed. */
+    /* Called when the application deregisters [ptr, ptr+len). NULL if not needed. */
     void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
 
     /* Announces connections over nic. Called for the NICs of a session in the order that both sides have agreed on. A

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The bindings of a context. For each receiving NIC, and each GPU that it receives for, a pool of memory (knob
- * devmem_memory) is bound to queues that are reserved for this pool. Rules steer connections to these queues. The
- * application's memory is bound for sending. hawserd (helper.h) grants all bindings and rules. A separate thread
+ * devmem_memory) is bound to queues that are reserved for this pool. Rules steer connections to these queues. GPU
+ * memory of the application is bound for sending. hawserd (helper.h) grants all bindings and rules. A separate thread
  * communicates with hawserd, so that no connection waits for it.
  */
 #ifndef HW_DEVMEM_BIND_H

@@ -2,7 +2,7 @@
 /*
  * Receives on one steered connection. The payload is scattered over the pool. lib/mem's gather copies it to its
  * destination in the same space; for another space, the CPU or the driver copies it. Then the pages return to the NIC,
- * early and steadily, because an empty pool stops the NIC.
+ * also while the rest of a receive arrives, because an empty pool stops the NIC.
  */
 #ifndef HW_DEVMEM_RX_H
 #define HW_DEVMEM_RX_H

@@ -38,7 +38,7 @@ struct np_conn {
 };
 
 /* Returns the maximum message size in bytes: the plugin's limit, but at most NP_SLOT_MAX, rounded down to whole pages.
- * Unused pages of a slot cost nothing. */
+ */
 uint32_t np_conn_slot(const struct np_props *p);
 /* Creates a connection over fd, from nic. The caller remains the owner of fd. Returns 0 or -errno. */
 int np_conn_new(const struct hw_tp_env *env, int fd, const char *nic, struct np_conn **out);

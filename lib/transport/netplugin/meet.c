@@ -93,7 +93,7 @@ static int take_greeting(struct np_conn *c)
         c->gpu = c->peer.peer_gpu;
         c->peer_gpu = c->peer.gpu;
     }
-    /* The slower accept() of the two sides determines the deadline. */
+    /* The side whose plugin may take longer determines the deadline. */
     if (c->peer.wait_ms > np_info(c->host)->wait_ms)
         c->deadline += (c->peer.wait_ms - np_info(c->host)->wait_ms) * HW_MS;
     return 0;

@@ -17,7 +17,7 @@
 #define HW_COPIES_DEPTH   64u /* maximum number of copies in flight in one queue */
 #define HW_COPIES_WAIT_MS 500
 
-/* The copies of one space. */
+/* The copies of one space in one direction. */
 struct hw_copy_queue {
     struct hw_copy_queue *next;
     const struct hw_space *space;

@@ -39,7 +39,7 @@ void hw_hs_server(struct hw_hs *hs, bool keyed,
     enter_stage(hs, S_HELLO, HW_HELLO_SIZE);
 }
 
-/* Sends a message, which always fits into the empty send buffer of a new connection. */
+/* Sends a message, which fits into the empty send buffer of a new connection. */
 static int send_bytes(int fd, const void *p, size_t n)
 {
     ssize_t r;

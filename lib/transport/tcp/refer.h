@@ -25,7 +25,7 @@ void hw_refer_free(struct hw_refer *r);
  * future (r->off), because no descriptor or no large pipe is available, or because the memory cannot be referenced. */
 int64_t hw_refer_fill(struct hw_refer *r, const struct iovec *iov, size_t n);
 /* Moves bytes from the pipe to the socket fd. `more` means that further bytes follow at once. Returns the number of
- * bytes, -EAGAIN, or the error of the send. Raises no signal. */
+ * bytes, -EAGAIN, -EBUSY if the kernel lacks memory, or the error of the send. Raises no signal. */
 int64_t hw_refer_drain(struct hw_refer *r, int fd, bool more);
 
 #endif

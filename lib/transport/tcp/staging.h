@@ -44,7 +44,7 @@ void hw_staging_sent(struct hw_staging *s, const struct hw_piece *piece, uint64_
 int hw_staging_in_buffer(struct hw_staging *s, const struct hw_piece *piece, uint32_t n, uint8_t **host, uint32_t *len);
 /* Reports that the socket has received n bytes at the address from hw_staging_in_buffer(). */
 int hw_staging_in_fill(struct hw_staging *s, uint32_t n);
-/* Returns true if the ring for sending has bytes that were not sent. */
+/* Sending: returns true if the ring has bytes that were not sent. */
 bool hw_staging_has_unsent(const struct hw_staging *s);
 /* Returns true if bytes whose copy has started are not counted yet. */
 bool hw_staging_in_owes(const struct hw_staging *s);

@@ -22,7 +22,7 @@ struct kid_comm {
     void *comm; /* the plugin's comm, or NULL until the connection is made */
     int bell;   /* eventfd, or -1 for listeners */
 
-    /* Used until the connection is made. */
+    /* For making the connection. */
     struct kid_comm *listener;
     int dev;
     _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* kept between calls, because connect() may change it */
@@ -47,7 +47,7 @@ struct kid_comm {
     bool scatters; /* a scattered receive has arrived */
     const struct netUnpackMeta *meta;
     const uint8_t *bounce;
-    /* Set if the bounce buffer and the destinations are in gpu's memory. Otherwise both are in host memory. */
+    /* Set if the bounce buffer is in gpu's memory. Otherwise the buffer is in host memory. */
     struct hw_gather *gather;
     size_t bounce_len;
     uint64_t batches,
@@ -109,7 +109,7 @@ void kid_ring(struct kid_comm *c);
 /* Marks the connection as permanently failed, with the text of hw_error(). */
 void kid_fail(struct kid_comm *c, int rc);
 
-/* ---- child_comm.c: handlers of messages. They return 0 or -errno with hw_error(). The caller closes the descriptors
+/* ---- child_comm.c: the handlers of messages return 0 or -errno with hw_error(). The caller closes the descriptors
  * unless stated otherwise. */
 int kid_listen(struct kid *k, const struct np_message *m, uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]);
 /* Connecting and accepting always take ownership of fd[0], the eventfd, and of fd[1] if present. */

@@ -63,7 +63,7 @@ struct np_entry {
     uint64_t size;  /* size reported by test(), or the sum of the fragments */
     uint32_t known; /* nonzero if size is valid */
     uint32_t frags;
-    uint64_t nulls; /* number of attempts for which the plugin returned no request */
+    uint64_t nulls; /* number of attempts for which the plugin returned no request; reset by the parent */
     uint64_t pad[2];
 };
 _Static_assert(sizeof(struct np_entry) == 64, "a cache line");

@@ -29,7 +29,7 @@ static int find_mapped_device(const char *map, const char *nic, unsigned devices
     return -1;
 }
 
-/* Resolves a link or folder in /sys and writes the last component of its path, which is a PCI address. */
+/* Resolves a path in /sys and writes the last component of the result, such as a PCI address. */
 static bool last_part(const char *path, char out[64])
 {
     char real[PATH_MAX];

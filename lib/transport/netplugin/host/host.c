@@ -15,7 +15,7 @@
 
 enum {
     CLOSE_MS = 2000,
-    LOOK_MS = 10, /* interval of the child's health checks */
+    LOOK_MS = 10, /* minimum interval of the child's health checks */
     SLICE_MS = 100,
     WARN_MOST = 20, /* maximum number of logged plugin warnings per second */
 };
@@ -183,7 +183,7 @@ static void tell_again(struct np_host *h)
     h->warning.again = 0;
 }
 
-/* Logs at most WARN_MOST lines per second, and a repeated line once. Called with the lock held. */
+/* Logs at most WARN_MOST lines per second, and equal lines in a row only once. Called with the lock held. */
 static void log_plugin_warning(struct np_host *h, const char *text, size_t n, uint64_t now)
 {
     char line[sizeof(h->warning.last)];

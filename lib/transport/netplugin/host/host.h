@@ -11,13 +11,13 @@
  * Functions return 0 or -errno with hw_error(). -EIO means that the child died or that the plugin returned an error.
  * Other errors of the plugin give -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that
  * the child did not return from a plugin call. -EPROTO means that the child or the plugin supplied impossible values.
- * After the child has died or was killed, every call on its host returns the same error, with the plugin call in
- * progress and the plugin's last output. Only np_output(), np_mem_free() and the close functions still work. An error
- * of a single connection ends only that connection.
+ * After the child has died or was killed, calls on its host fail with the same error, which contains the plugin's
+ * last output. np_output(), np_mem_free() and the close functions still work. An error of a single connection ends only
+ * that connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
  * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
- * from all other functions.
+ * from functions that need the child.
  *
  * The child is a fork without an exec. Therefore open a host early:
  *  - The child keeps a copy of the parent's memory at the time of the fork.

@@ -14,7 +14,7 @@ struct np_pool;
 /* Opens min(n, NP_POOL_MOST) processes. The other arguments and the errors are those of np_open(). */
 int np_pool_open(const char *plugin, const struct np_options *o, unsigned n, struct np_pool **out);
 void np_pool_close(struct np_pool *p);
-/* Returns the first process, which also assigns the plugin's devices to NICs. */
+/* Returns the first process, with which np_device_of() is called. */
 struct np_host *np_pool_first(struct np_pool *p);
 /* Returns the process with the fewest connections, for a new connection. Release it with np_pool_give(). */
 struct np_host *np_pool_take(struct np_pool *p);

@@ -360,7 +360,7 @@ _Static_assert(offsetof(ncclNetAttr_v11_t, op) == 32, "NCCL's ABI");
  * The tables. regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice and setNetAttr may be NULL. iflush may be NULL if
  * all memory is host memory. finalize must not be NULL.
  *
- * connect and accept do not block. Success with *comm NULL means that NCCL calls again with the same handle bytes,
+ * connect and accept must not block. Success with *comm NULL means that NCCL calls again with the same handle bytes,
  * which keep the plugin's changes. In the same way, isend and irecv may return success with *request NULL. NCCL calls
  * test only on a connection's oldest request. irecv's sizes are upper limits. Sends of 0 bytes are allowed.
  */

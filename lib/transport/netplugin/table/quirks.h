@@ -47,8 +47,7 @@ enum np_grade { NP_GOOD, NP_WARN, NP_BAD };
 typedef void (*np_report_fn)(void *arg, enum np_grade grade, const char *line);
 
 /* Checks the plugin's environment (a NULL-terminated list of "NAME=VALUE"). Reports a line for each variable of the
- * row, with its value, and for a problem also the reason. fn may be NULL. Returns the number of errors.
- * hw_error() then has the line of the first error. */
+ * row. fn may be NULL. Returns the number of errors. hw_error() then has the line of the first error. */
 int np_check_env(const struct np_quirk *q, const char *const *env, np_report_fn fn, void *arg);
 
 /* Returns the maximum size in bytes of a request that gives no more fragments than the row allows, on a NIC of this
