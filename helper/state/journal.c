@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The journal contains the changes of hawserd and the previous settings, as lines of text that an operator can also
- * read. Before each step the complete journal is written to a file next to it, which is fsynced and renamed over the
+ * read. For each update the complete journal is written to a file next to it, which is fsynced and renamed over the
  * old journal. The journal is therefore always complete. Its last line, "end", confirms this.
  */
 #include "helper/state/state.h"
