@@ -82,7 +82,7 @@ def make_glibc(python, folder):
 
 
 def compile_native(glibc, build):
-    """Builds the libraries and the program, and links statically every library that Debian has in static form."""
+    """Builds the libraries and the program, preferring static libraries."""
     if not (build / "build.ninja").exists():
         native = glibc / "native.ini"
         # $ORIGIN is for libmnl, which is next to the program.
