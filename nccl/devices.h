@@ -5,8 +5,8 @@
  * so that NCCL gives a GPU the devices near it.
  *
  * NICs that are near the same GPUs form a group. If several groups have a GPU, and there are at least as many processes
- * as groups with a GPU, data that NCCL sends on a device goes over the NICs of the device's group, and over other NICs
- * only while none of the group's works (hawser_connect_options.prefer). Otherwise every device sends over all NICs.
+ * as groups with a GPU, a link that this process connects for a device uses the NICs of the device's group, and other
+ * NICs only while none of the group's works (hawser_connect_options.prefer). Otherwise every link uses all NICs.
  * HAWSER_NCCL_NEAR overrides both the groups and the choice, for measurements.
  */
 #ifndef HN_DEVICES_H

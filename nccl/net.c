@@ -218,7 +218,7 @@ void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
                 encode_address(&out[n++], &hn_g.nic[i].ip);
 }
 
-/* ---- the context ------------------------------------------------------------------------------------------ */
+/* ---- the context, and what NCCL reads --------------------------------------------------------------------- */
 
 static void reset_nccl_after_fork(void)
 {

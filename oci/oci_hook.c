@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- settings ------------------------------------------------------------------------------------ */
+/* ---- the container's state and configuration ----------------------------------------------------- */
 
 /* Reads the container's state from fd. */
 static int read_state(struct sbx_oci *o, int fd)

@@ -397,7 +397,7 @@ int hd_journal_read(struct hd_state *s)
     return rc ? rc : hd_journal_parse(s, text, have);
 }
 
-/* ---- after a crash ------------------------------------------------------------------------------ */
+/* ---- the lock, and recovery after a crash ------------------------------------------------------- */
 
 /* Returns the description of an open-file-description lock of a whole file. Such a lock can be queried without taking
  * it. */
