@@ -18,7 +18,7 @@ namespace hx
 constexpr int attend_ms = 200; /* time between two checks for peers that have connected or died */
 /* time between two checks while notifications are incomplete or unsent, and longest wait while connections are made */
 constexpr int busy_ms = 10;
-constexpr int linger_ms = 1000; /* longest wait, before the context closes, for peers to confirm notifications */
+constexpr int linger_ms = 1000; /* longest wait for notifications and canceled transfers before the context closes */
 /* once this many bytes of notifications wait for getNotifs(), the thread reads no more */
 constexpr size_t ready_max = 64 << 20;
 constexpr size_t note_cost = 128;  /* bytes added per notification when ready_max is checked */
