@@ -105,8 +105,8 @@ def fork_target(mover):
 
 
 def write_until_error(mover, card, case, stall_s):
-    """Connects, answers with the result of the first write, and writes until a write fails. Returns the error, and when
-    it was raised."""
+    """Connects, answers with the result of the first write, and writes until a write fails, or for WRITE_S. Returns the
+    error, and when it was raised."""
     try:
         mover.add(card)
         mover.prepare(lay_out(**case))
