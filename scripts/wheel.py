@@ -94,7 +94,7 @@ def compile_native(glibc, build):
 
 
 def collect_native(glibc, build):
-    """Returns a dict from path to bytes of the files in the folder `native`. The libraries and the program are stripped."""
+    """Returns a dict from path to bytes of the files in the folder `native`. Libraries and program are stripped."""
     files = {}
     out = build / "wheel-native"
     shutil.rmtree(out, ignore_errors=True)
