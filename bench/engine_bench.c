@@ -5,7 +5,7 @@
  *
  *     engine_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * BENCH_TRUSTED=1: use HAWSER_TRUSTED. A case with many operations in flight starts as many as have ended, with one
+ * BENCH_TRUSTED=1: use HAWSER_TRUSTED. A case with several operations in flight starts as many as have ended, with one
  * call of hawser_submit().
  */
 #include "hawser.h"
@@ -25,7 +25,7 @@
 
 enum what {
     WRITE,      /* writes one after the other, each with a handle */
-    BATCH,      /* many writes in flight, which end with completions */
+    BATCH,      /* several writes in flight, which end with completions */
     NOTIFY,     /* writes with a notification */
     PINGPONG,   /* a message in each direction */
     BESIDE,     /* writes of 8 bytes beside a stream of 64 MiB writes to the same peer */

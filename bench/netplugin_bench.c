@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures the cost of the child process of transport netplugin. Messages between two ends of one process go through a
- * plugin, which this thread calls directly or which the host runs in a child process, in turn in the same run.
+ * plugin, which this thread calls directly or which the host runs in a child process, alternately in the same run.
  *   netplugin_bench PLUGIN [BYTES [MESSAGES [ROUNDS]]]
  * Prints the median of host / direct for one message and for eight messages at a time. Not a test: the figures are
  * meaningful only on an idle machine.

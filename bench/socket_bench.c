@@ -5,7 +5,7 @@
  *     socket_bench CASE SECONDS      prints a JSON object (measure.h)
  *
  * The kinds of cases:
- *  - write, rate: frames of a head and a payload. The receiver confirms all frames of one read with one frame.
+ *  - write, rate: frames of a head and a payload. One confirmation covers all frames of 8 bytes that one read returned.
  *  - pingpong: a frame in each direction.
  *  - stream: a number of connections, with a thread for each end, and no confirmations.
  *
@@ -24,7 +24,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define MEMORY  (256u << 20) /* used in turn, as in engine_bench */
+#define MEMORY  (256u << 20) /* used cyclically, as in engine_bench */
 #define HEAD    40           /* as large as the engine's: 16 bytes of the link, and 24 of a write */
 #define ANSWER  24           /* bytes of a confirmation */
 #define DEEP    1024
@@ -186,7 +186,7 @@ static void serve(int *fd, const struct bench_case *c)
 static void run_stream(struct measure *m, int *fd, const struct bench_case *c, pid_t other, double seconds)
 {
     start_threads(fd, c->deep, give_stream);
-    usleep(100000); /* warm-up: TCP's windows, page faults */
+    usleep(100000); /* warm-up of TCP's windows */
     begin_measure(m, other);
     uint64_t before = atomic_load(&streamed);
     usleep((useconds_t)(seconds * 1e6));

@@ -10,7 +10,7 @@
  *  - recv-lowat: recv-epoll, woken only for 256 KiB (SO_RCVLOWAT)
  *  - send-uring, recv-uring: one send or receive at a time through io_uring
  *  - send-zc: io_uring's zero-copy send of registered buffers, 8 in flight
- *  - recv-multishot: one request for all receives, into 64 provided buffers of 64 KiB, with a copy to the final place
+ *  - recv-multishot: one request for many receives, into 64 provided buffers of 64 KiB, with a copy to the final place
  *
  * Prints a line of JSON: GB/s, and CPU seconds per GB of the end under test and of the other end.
  */
@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 
 #define CHUNK   (256u << 10)
-#define MEMORY  (64u << 20) /* used in turn; larger than caches usually are */
+#define MEMORY  (64u << 20) /* used cyclically; larger than caches usually are */
 #define DEEP    8
 #define BUFFERS 64
 #define BUFFER  (64u << 10)
@@ -131,7 +131,7 @@ static void put_send(int fd, unsigned i, bool zc)
     s->user_data = i;
 }
 
-/* Sends the memory in turn. Plain sends are made one at a time; up to DEEP zero-copy sends are in flight. */
+/* Sends the memory cyclically. Plain sends are made one at a time; up to DEEP zero-copy sends are in flight. */
 static void send_by_ring(int fd, bool zc)
 {
     struct iovec all = {memory, MEMORY};

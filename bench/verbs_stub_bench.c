@@ -120,7 +120,7 @@ static bool registers(struct broker *b, const struct seccomp_notif *n)
     bool good = vb_stub_run(s, b->listener, fd) == 0 && next(b, &of) && vb_stub_park(s, &of, &result) == 1 &&
                 vb_notify_answer(b->listener, n->id, 0, (int)result) == 0;
     if (good)
-        vb_stub_clear(s, b->listener); /* fails if this was the program's last call */
+        vb_stub_clear(s, b->listener); /* may fail if this was the program's last call */
     close(fd);
     return good;
 }

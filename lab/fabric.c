@@ -316,7 +316,7 @@ static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
  * connection could lose its SYN, and take 1 s longer. */
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
-    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, bridges and lo */
+    size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, relays, bridges and lo */
     HW_AUTO_FREE struct hw_rtnl_link *links = calloc(cap, sizeof(*links));
     uint64_t give_up = hw_deadline(5000);
     if (!links)

@@ -337,7 +337,7 @@ int hw_lab_down(const char *name)
     return which.n ? remove_root_lab(name, &which) : kill_marked_programs(name);
 }
 
-/* ---- queries -------------------------------------------------------------------------------- */
+/* ---- using a lab ---------------------------------------------------------------------------- */
 
 static int lab_open(const char *name, struct lab *l)
 {

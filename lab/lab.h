@@ -26,7 +26,7 @@
 #define HW_LAB_MAX_NICS  32
 #define HW_LAB_PREFIX    12 /* size of a prefix of NIC names; with the number, a name is shorter than IFNAMSIZ */
 
-/* The addresses of NIC i of the k-th node (from 0). */
+/* The fabrics, with the address of NIC i of the k-th node (from 0). */
 enum hw_lab_fabric {
     HW_LAB_SUBNET, /* 198.18.<i>.<k+1>/24; each rail is a separate network */
     /* 198.18.<i>.<2k+1>/31; a router connects everything, and each NIC's address selects its own routing table (layer

@@ -64,7 +64,7 @@ struct relay {
     uint8_t buf[PACKET_MAX];
 };
 
-/* Vigna's xorshift64*. Runs with the same packets have the same losses. */
+/* Vigna's xorshift64*. Runs with the same packets in the same order have the same losses. */
 static uint32_t draw_random(struct relay *r)
 {
     r->random ^= r->random >> 12;

@@ -55,7 +55,7 @@ static struct hn_comm *create_nccl_comm(struct hn_link *l, uint32_t stream, bool
     return c;
 }
 
-/* A connection that is being set up. The handle contains the attempt's ID. There are few attempts at a time. */
+/* A connection that is being set up. The handle contains the attempt's ID. */
 struct attempt {
     struct hw_list all;
     uint32_t id;
@@ -372,8 +372,8 @@ static void free_request(struct hn_req *r)
     r->copied = r->told = false;
 }
 
-/* Sets *r to a free request, or to NULL if all requests are in use. Fails if a copied send, which NCCL counts as done,
- * has failed. */
+/* Sets *r to a free request, or to NULL if all requests are in use. Fails if the search meets a failed copied send,
+ * which NCCL counts as done. */
 static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
 {
     *r = NULL;
@@ -396,7 +396,7 @@ static ncclResult_t start_request(struct hn_comm *c, post_fn fn, void *data, siz
     struct hn_req *r;
     ncclResult_t failed = find_free_request(c, &r);
     if (!r)
-        return failed; /* ncclSuccess: NCCL tries again later */
+        return failed; /* if ncclSuccess, NCCL tries again later */
     if (size && !m)
         return hn_error(hw_fail(-EINVAL, "the memory of a message of %zu bytes is not registered", size), what);
     struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};

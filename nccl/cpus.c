@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #define NAME      "hawser-nccl/"
-#define MANY_CPUS 16 /* minimum number of CPUs per process for THREADS threads; with fewer, a thread for two CPUs */
-#define THREADS   12 /* maximum number of threads: one for each outgoing and each incoming link of one peer */
-#define POLL_CPUS 8  /* minimum number of CPUs per process for which threads poll after they have had work */
-/* Mb/s of the NICs' total speed for each thread. A thread can copy about twice as much (docs/results.md). */
+#define MANY_CPUS 16 /* minimum number of CPUs per process for THREADS threads; with fewer, one thread per two CPUs */
+#define THREADS   12 /* maximum number of threads: 2 * HN_LANES, for the outgoing and incoming links of one peer */
+#define POLL_CPUS 8  /* with at least this many CPUs per process, threads keep polling after they have had work */
+/* Mb/s of the NICs' total speed for each thread (docs/performance.md) */
 #define THREAD_MBPS 12500
 
 void hn_cpus_begin(void)

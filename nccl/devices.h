@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The devices that the plugin presents to NCCL. NCCL spreads its channels over the devices, so there are at least
- * HN_DEVICES if there is a NIC, assigned to the NICs in turn. Each device has its NIC's position in the PCI tree, so
- * that NCCL gives a GPU the devices near it.
+ * HN_DEVICES if there is a NIC, assigned to the NICs round-robin. Each device has its NIC's position in the PCI tree,
+ * so that NCCL gives a GPU the devices near it.
  *
  * NICs that are near the same GPUs form a group. If several groups have a GPU, and there are at least as many processes
- * as groups with a GPU, data that NCCL sends on a device goes over the NICs of the device's group, and over other NICs
- * only while none of the group's works (hawser_connect_options.prefer). In all other cases every device sends over all
- * NICs.
+ * as groups with a GPU, a link that this process connects for a device uses the NICs of the device's group, and other
+ * NICs only while none of the group's works (hawser_connect_options.prefer). Otherwise every link uses all NICs.
+ * HAWSER_NCCL_NEAR overrides both the groups and the choice, for measurements.
  */
 #ifndef HN_DEVICES_H
 #define HN_DEVICES_H
@@ -23,7 +23,7 @@ struct hn_nic {
     char name[HAWSER_NIC_NAME];
     union hw_addr ip;
     /* set by hn_find_places() */
-    struct hw_pci_path pci; /* depth is 0 for a virtual NIC */
+    struct hw_pci_path pci; /* depth is 0 if the NIC has no PCI path */
     int numa;               /* -1 if unknown */
     uint64_t mbps;          /* 0 if unknown */
 };
@@ -31,7 +31,7 @@ struct hn_nic {
 struct hn_device {
     unsigned nic;
     int mbps; /* this device's share of its NIC's speed, or of the speed of all NICs (share_speed()) */
-    int rail; /* equal for devices whose NICs are on the same rail; HN_NO_RAIL if unknown */
+    int rail; /* equal for devices on the same rail; HN_NO_RAIL if unknown, or if each device sends over several NICs */
     char name[32], pci[256];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so separate threads connect
  * the links. These threads take links from a queue and exit when the queue is empty. After a failed attempt that is not
- * the last, a link moves to the end of the queue, so that a process that does not answer does not delay the others. */
+ * the last, a link moves to the end of the queue, so that the other links get their turn. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define AGAIN_MS    50    /* ms from a failed attempt until the link is due again */
-#define TRY_MS      10000 /* ms for one attempt: an answer can take seconds on a machine where all peers connect at once */
+#define TRY_MS      10000 /* ms for one attempt: an answer can take seconds where all peers connect at once */
 #define PATHS_SHOWN 64
 
 /* Logs the used and spare paths to the peer, and why other paths are not used. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports the start and the end of each message to NCCL's profiler. If no profiler is loaded, NCCL's callback returns
- * at once and makes no handle, and no end is reported. */
+/* Reports the start and the end of messages to NCCL's profiler. If no profiler is loaded, NCCL's callback returns at
+ * once and makes no handle, and no end is reported. */
 #include "event.h"
 #include "inner.h"
 
-/* fd is the number of the link, because a message travels over several sockets. */
+/* fd is the number of the link, because a message may travel over several sockets. */
 static ncclProfilerNetSockDescr_v1_t make_message_event(const struct hn_comm *c, uint64_t length)
 {
     return (ncclProfilerNetSockDescr_v1_t){

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports the start and the end of each message to NCCL's profiler. The events have the form in which NET/Socket
- * reports its tasks, so profilers that know NCCL's own transports display them. docs/nccl.md describes the fields. An
- * event descriptor is valid only during the callback.
+ * Reports the start and the end of messages to NCCL's profiler. The events have the form in which NET/Socket reports
+ * its tasks, so profilers that know NCCL's own transports display them. docs/nccl.md describes the fields. An event
+ * descriptor is valid only during the callback.
  */
 #ifndef HN_EVENT_H
 #define HN_EVENT_H

@@ -31,20 +31,20 @@
 #define HN_LANES_MAX 64
 /* Mbit/s that each device reports in tables up to v11; constant, because ranks must agree on it before NCCL 2.29.2 */
 #define HN_SPEED    24000
-#define HN_REQUESTS 64 /* requests of a communicator: twice as many as NCCL posts */
-/* ms from the first attempt to connect a link until a failed attempt is the last */
+#define HN_REQUESTS 64 /* requests of a communicator: twice NCCL's maximum */
+/* ms from the first attempt to connect a link; an attempt that fails later is the last */
 #define HN_CONNECT_MS 30000
-/* ms from the first refused attempt until a failed attempt is the last; short, because the process listened before it
- * sent its handle */
+/* ms from the first refused attempt; an attempt that fails later is the last; short, because the process listened
+ * before it sent its handle */
 #define HN_REFUSED_MS 3000
 #define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive the data of copied sends */
 #define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */
 /* us; shortest interval between two checks for new connections, because NCCL calls accept very often */
 #define HN_SERVE_US 50
 
-/* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
-
 #define HN_CANCEL_MS 10000 /* ms; longest wait for the end of a canceled request */
+
+/* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
 
 #define HN_ADDRS 3 /* maximum number of addresses in a handle */
 #define HN_KEY   32
@@ -162,7 +162,7 @@ struct hn_comm {
     struct hn_link *link;
     uint32_t stream;
     bool out;
-    bool failed;      /* an error was reported to NCCL */
+    bool failed;      /* the failure of a request was reported to NCCL */
     unsigned at;      /* index of the request to try first */
     hawser_op *hello; /* outgoing only: the operation that sends the hello */
     /* guards req: NCCL deregisters memory in a different thread from the one in which it posts and tests */
@@ -234,7 +234,7 @@ struct hn_global {
     char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* comma-separated names, such as "eth0,eth1" */
     struct hn_device device[HN_NICS_MAX];
     uint8_t group[HN_NICS_MAX]; /* group of each NIC */
-    unsigned groups;            /* number of groups that have a GPU */
+    unsigned groups;            /* number of groups that have a GPU; with HAWSER_NCCL_NEAR, of all groups */
     bool near;                  /* devices prefer the NICs of their groups; else they use all NICs; set by hn_open() */
     struct hw_list links, listens, attempts, processes;
     uint32_t next_listen, next_attempt;
@@ -261,9 +261,10 @@ extern struct hn_global hn_g;
 
 /* Opens the context if it is not open. Returns 0 or -errno. Call under g.mu. */
 int hn_open(void);
-/* These require an open context. hn_group_of() returns the group of a device, or 0 if all devices send over all NICs.
- * hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all NICs. hn_group_addresses()
- * writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those of the group. */
+/* These use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all devices send over
+ * all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all NICs.
+ * hn_group_addresses() writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those of
+ * the group. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);

@@ -126,7 +126,7 @@ static struct hn_link *choose_link(struct hn_process *p, bool out, unsigned grou
 }
 
 /* Distributes communicators evenly over the links that this process has connected. If one link per process is enough
- * and this process has connected none, uses a link that the peer has connected. */
+ * and this process has connected none over the group, uses a link that the peer has connected. */
 int hn_link_get(const struct hn_handle *to, unsigned group, struct hn_link **out)
 {
     struct hn_process *p = get_process(to->process);

@@ -218,11 +218,11 @@ void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
                 encode_address(&out[n++], &hn_g.nic[i].ip);
 }
 
-/* ---- the context ------------------------------------------------------------------------------------------ */
+/* ---- the context, and what NCCL reads --------------------------------------------------------------------- */
 
 static void reset_nccl_after_fork(void)
 {
-    /* The child has none of the threads, and must not touch the connections, which still belong to the parent. */
+    /* The child has none of the plugin's threads, and must not touch the connections, which belong to the parent. */
     struct hn_global fresh = {.mu = PTHREAD_MUTEX_INITIALIZER, .presence = -1};
     hn_cpus_end();
     hn_g = fresh;

@@ -72,7 +72,7 @@ bool hn_tune(ncclDebugLogger_t logger)
     return true;
 }
 
-/* Builds a new array and then replaces the environment with it. setenv() would move or modify the array that getenv()
+/* Builds a new array and then replaces the environment with it. setenv() could move or modify the array that getenv()
  * in another thread may be reading, and the old array is kept for the same reason. The new array is never freed, and
  * the plugin with its strings is never unmapped (-z nodelete), because the process continues to use them. */
 static void set_all(ncclDebugLogger_t logger)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL parameters that the plugin sets for the whole process at its first init. It never overrides a user's setting.
- * All values are constants: NCCL hangs if ranks have different values, so the local machine must not influence them.
+ * All values are constants: NCCL may hang if ranks have different values, so the local machine must not influence them.
  * HAWSER_NCCL_TUNE=0, on every rank, disables these parameters and the tuner.
  */
 #ifndef HN_PARAMS_H

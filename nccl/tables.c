@@ -35,8 +35,8 @@ extern const ncclNet_v10_t ncclNetPlugin_v10;
 extern const ncclNet_v11_t ncclNetPlugin_v11;
 extern const ncclNet_v12_t ncclNetPlugin_v12;
 
-/* Init and finalize. NCCL reads its parameters after the first init of the net plugin, so init first sets the
- * parameters (params.h). */
+/* Init and finalize. NCCL reads the parameters of params.h after the first init of the net plugin, so init sets them
+ * first. */
 
 static ncclResult_t init_v6(ncclDebugLogger_t logger)
 {

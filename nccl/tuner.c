@@ -47,9 +47,9 @@ static bool any_set(const char *const *names)
     return *names != NULL;
 }
 
-/* Returns how many times larger than NCCL's default the plugin's NCCL_BUFFSIZE makes the buffers, and with them the
- * chunks. Returns 1 if the user has chosen another size. The value decides, not its origin, because ranks may disagree
- * on the origin. */
+/* Returns how many times as large as by default the plugin's NCCL_BUFFSIZE makes the buffers, and with them the chunks.
+ * Returns 1 if NCCL_BUFFSIZE does not have the plugin's value. The value decides, not its origin, because ranks may
+ * disagree on the origin. */
 static size_t count_buffers(void)
 {
     const char *value = getenv("NCCL_BUFFSIZE");
@@ -92,7 +92,7 @@ static ncclResult_t init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t n
 
 /* Returns the number of bytes that one step carries from a rank to the next, over all channels. For allreduce,
  * allgather and reducescatter, a ring divides the data into as many pieces as there are ranks, and each step carries
- * one piece. NCCL has two trees, and each carries half of the data. */
+ * one piece. NCCL has two trees, and each carries half of the data. The other algorithms count as trees. */
 static size_t step_bytes(ncclFunc_t func, int algo, size_t bytes, size_t ranks)
 {
     bool in_pieces = func == ncclFuncAllReduce || func == ncclFuncAllGather || func == ncclFuncReduceScatter;

@@ -150,7 +150,7 @@ class nixlBackendEngine
     nixlBackendEngine(const nixlBackendEngine &) = delete;
     void operator=(const nixlBackendEngine &) = delete;
 
-    /* The order of the following functions is the ABI. */
+    /* The order of the following functions is part of the ABI. */
     virtual ~nixlBackendEngine() = default;
     virtual bool supportsRemote() const = 0;
     virtual bool supportsLocal() const = 0;

@@ -18,7 +18,7 @@ namespace hx
 constexpr int attend_ms = 200; /* time between two checks for peers that have connected or died */
 /* time between two checks while notifications are incomplete or unsent, and longest wait while connections are made */
 constexpr int busy_ms = 10;
-constexpr int linger_ms = 1000; /* longest wait, before the context closes, for peers to confirm notifications */
+constexpr int linger_ms = 1000; /* longest wait for notifications and canceled transfers before the context closes */
 /* once this many bytes of notifications wait for getNotifs(), the thread reads no more */
 constexpr size_t ready_max = 64 << 20;
 constexpr size_t note_cost = 128;  /* bytes added per notification when ready_max is checked */
@@ -139,7 +139,7 @@ Agent::~Agent()
             (void)flush_links();
             wait_for_kept(linger_ms);
         }
-    } catch (...) { /* out of memory: notifications in flight are lost */
+    } catch (...) { /* out of memory: notifications may be lost */
     }
     for (auto &[name, link] : links_)
         link->close();
@@ -250,7 +250,7 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
     if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent was added with a new process, so its old process has ended */
+        old = links_[remote]; /* the agent has a new process: close the link to the old one */
         links_.erase(remote);
     }
     remotes_[remote] = info;
@@ -376,7 +376,7 @@ void Agent::forget_oldest(Incoming &in)
     log(std::string(hawser_peer_name(in.peer)) + ": dropped an incomplete notification");
 }
 
-/* Adds a piece to its notification. Returns false if the peer violates the protocol. */
+/* Adds a piece to its notification. Returns false if the piece is malformed. */
 bool Agent::take_piece(Incoming &in, const uint8_t *data, size_t len)
 {
     hx_note note;
@@ -413,7 +413,7 @@ bool Agent::drain(Incoming &in)
     return alive;
 }
 
-/* Reads the notifications of all peers. Closes the peers that are dead or violate the protocol. */
+/* Reads the notifications of all peers. Closes the peers that are dead or have sent a malformed piece. */
 void Agent::drain_all()
 {
     auto gone = [this](Incoming &in) {
@@ -425,7 +425,7 @@ void Agent::drain_all()
     incoming_.erase(std::remove_if(incoming_.begin(), incoming_.end(), gone), incoming_.end());
 }
 
-/* Reads notifications before take_notes() is called, so that a long notification makes progress without calls of the
+/* Reads notifications before take_notes() is called, so that a long notification makes progress without calls by the
  * application. Reads nothing and returns false while at least ready_max bytes are ready; libhawser then makes the
  * senders wait. Otherwise returns whether a notification is incomplete. */
 bool Agent::take_ahead()

@@ -49,10 +49,11 @@ struct hx_note {
 int hx_list_addresses(const char *advertise, const char *nics, struct hx_addr out[HX_ADDRS]);
 
 void hx_info_encode(uint8_t out[HX_INFO], const struct hx_info *info);
-int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info); /* -EPROTO if malformed */
+/* -EPROTO if malformed or of another version */
+int hx_info_decode(const uint8_t *in, size_t len, struct hx_info *info);
 /* Writes a piece without its data, HX_NOTE + name_len bytes. The caller appends the data. */
 void hx_note_encode(uint8_t *out, const struct hx_note *note);
-/* Parses a piece. name and data point into in. Fails with -EPROTO if the piece is malformed. */
+/* Parses a piece. name and data point into in. Fails with -EPROTO if the piece is malformed or of another version. */
 int hx_note_decode(const uint8_t *in, size_t len, struct hx_note *note);
 
 #ifdef __cplusplus

@@ -85,7 +85,7 @@ nixl_status_t Engine::deregisterMem(nixlBackendMD *meta)
     return guard([&] {
         auto *md = static_cast<LocalMD *>(meta);
         int rc = hawser_mem_deregister(md->mem);
-        if (rc == -EBUSY) { /* transfers that the application released before they ended still use the memory */
+        if (rc == -EBUSY) { /* transfers that the application released before they ended may still use it */
             agent_->wait_for_kept(dereg_ms);
             rc = hawser_mem_deregister(md->mem);
         }
@@ -163,7 +163,7 @@ nixl_status_t Engine::connect(const std::string &remote)
 {
     return guard([&] {
         if (remote == localAgent)
-            return NIXL_SUCCESS; /* the first transfer within the agent creates this link */
+            return NIXL_SUCCESS; /* the first transfer or notification within the agent creates this link */
         std::shared_ptr<Link> link;
         return agent_->find_link(remote, link);
     });

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Symbols of glibc 2.30 and 2.32 and of libstdc++ 11 that inline functions of libstdc++ 12 use. A build that must run
- * with older versions (the Python wheel) includes them. They are not compiled if the C library has them. */
+ * with older versions (the Python wheel) includes them. They are compiled only with a glibc before 2.32. */
 #include <cerrno>
 #include <ctime>
 #include <dlfcn.h>

@@ -191,7 +191,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
     return 0;
 }
 
-/* ---- interfaces ----------------------------------------------------------------------------- */
+/* ---- interfaces and RDMA devices ------------------------------------------------------------ */
 
 #define NET_DIR "sys/class/net"
 

@@ -63,7 +63,7 @@ struct hw_node {
     struct hw_netdev *netdev; /* sorted by name, eth2 before eth10 */
     struct hw_rdma *rdma;
     struct hw_numa *numa; /* sorted by ID */
-    char **note;          /* errors in the files, one line each */
+    char **note;          /* problems that the scan found, one line each */
     size_t n_pci, n_gpu, n_cuda, n_netdev, n_rdma, n_numa, n_note, notes_lost;
 };
 

@@ -14,10 +14,10 @@
  * one, replaces the candidates.
  *
  * NICs of a GPU: the nearest candidates by hw_pci_distance() and, among NICs on other NUMA nodes, by the firmware's
- * distance. GPUs with the same nearest NICs share them so that each NIC serves an equal number of GPUs, including the
- * nearer GPUs that the NIC already serves. With 4 GPUs and 2 NICs, each NIC serves 2 GPUs. With 2 GPUs and 4 NICs, each
- * GPU has 2 NICs. With 3 GPUs and 2 NICs, the middle GPU has both NICs. A NIC that is not among the nearest of any GPU
- * serves none. Every GPU has at least one NIC, or the plan fails.
+ * distance. GPUs with the same nearest NICs share them as evenly as possible; the nearer GPUs that a NIC already serves
+ * count too. With 4 GPUs and 2 NICs, each NIC serves 2 GPUs. With 2 GPUs and 4 NICs, each GPU has 2 NICs. With 3 GPUs
+ * and 2 NICs, the middle GPU has both NICs. A NIC that is not among the nearest of any GPU serves none. Every GPU has
+ * at least one NIC, or the plan fails.
  */
 #ifndef HW_PLAN_H
 #define HW_PLAN_H

@@ -14,7 +14,7 @@ enum form { TEXT, YES_NO, RDMA, SYSFS };
 static const struct {
     const char *name;
     enum form form;
-    bool annotation; /* a tenant may set it: it only removes something or makes the plan stricter */
+    bool annotation; /* a tenant may set it; such a setting must not give the container more */
 } keys[SBX_KEYS] = {
     [SBX_KEY_NICS] = {"nics", TEXT, true}, /* an annotation sets sbx_settings.only instead */
     [SBX_KEY_OFFER] = {"offer", TEXT, false},

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- settings ------------------------------------------------------------------------------------ */
+/* ---- the container's state and configuration ----------------------------------------------------- */
 
 /* Reads the container's state from fd. */
 static int read_state(struct sbx_oci *o, int fd)
@@ -199,9 +199,9 @@ static int check_still_running(const struct sb_status *s, void *arg)
     return 0;
 }
 
-/* Waits up to GRACE_MS for the container to end. If the container with this ID still runs after that, it is not the one
- * that has stopped: it got the same ID from another runtime or from the argument id=. A container that was just killed
- * may take a moment to end. */
+/* Waits up to GRACE_MS for the container to end. If the container with this ID still runs after that, it is probably
+ * not the one that has stopped, but got the same ID from another runtime or from the argument id=. A container that was
+ * just killed may take a moment to end. */
 static int await_container_end(const char *journals, const char *id)
 {
     const struct timespec pause = {.tv_nsec = 20 * HW_MS};

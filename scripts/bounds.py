@@ -6,7 +6,7 @@
     scripts/bounds.py --check    checks, as a TAP test, that the page has this table; shows differences and exits 1 if not
     scripts/bounds.py --print    prints the table
 
-A row refers to constants and has no values of its own. An expression may use names that its file defines, names from
+A row refers to constants. An expression may use names that its file defines, names from
 all headers in lib/, from nixl/blob.h and from include/hawser.h, and knob.NAME for a knob's default. A pattern in place
 of an expression finds the expression in the file's code."""
 import ast

@@ -82,7 +82,7 @@ def make_glibc(python, folder):
 
 
 def compile_native(glibc, build):
-    """Builds the libraries and the program, and links statically every library that Debian has in static form."""
+    """Builds the libraries and the program, preferring static libraries."""
     if not (build / "build.ninja").exists():
         native = glibc / "native.ini"
         # $ORIGIN is for libmnl, which is next to the program.
@@ -94,7 +94,7 @@ def compile_native(glibc, build):
 
 
 def collect_native(glibc, build):
-    """Returns a dict from path to bytes of the files in the folder `native`. The files are stripped."""
+    """Returns a dict from path to bytes of the files in the folder `native`. Libraries and program are stripped."""
     files = {}
     out = build / "wheel-native"
     shutil.rmtree(out, ignore_errors=True)

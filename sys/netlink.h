@@ -18,7 +18,7 @@ typedef int (*hw_netlink_fn)(const struct nlmsghdr *h, void *arg);
 struct hw_netlink {
     int fd; /* -1 if closed */
     uint32_t seq;
-    bool torn;           /* the objects changed during the last dump (NLM_F_DUMP_INTR), so the dump must be repeated */
+    bool torn;           /* the objects changed during the last dump (NLM_F_DUMP_INTR), which may be inconsistent */
     hw_netlink_fn heard; /* called, with the arg of the request, for multicast messages that arrive during it; its
                             result is ignored; NULL to drop them */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rtnetlink functions for fabrics: IPv4 routes, rules, and the settings of a router's port. */
+/* The rtnetlink functions for fabrics: IPv4 routes and rules, and the forwarding and ARP of a link. */
 #ifndef HW_SYS_RTNL_ROUTE_H
 #define HW_SYS_RTNL_ROUTE_H
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requests that are written. A request has a number of pieces of the same size. Successive requests use different
-memory (slots), so that their memory is not in the CPU's caches."""
+memory (slots), so that less of their memory is in the CPU's caches."""
 from compare.memory import make_pattern
 
 BUFFER = 128 << 20

@@ -63,8 +63,9 @@ def connect_agents(mover, card):
 
 
 def move(mover, seconds, stall_s, least=1, depth=1):
-    """Writes the slots in turn, with `depth` requests in flight, for the given seconds and at least `least` times. Ends
-    early if a request fails or has not ended after stall_s. Returns when each request ended, and how long each took."""
+    """Writes the slots cyclically, with `depth` requests in flight, for the given seconds and at least `least` times.
+    Ends early if a request fails or has not ended after stall_s. Returns when each request ended, and how long each
+    took."""
     slots, begun, took, ends, state = len(mover.slots), time.monotonic(), [], [], "done"
     started, posted = {}, 0
     try:
@@ -104,8 +105,8 @@ def fork_target(mover):
 
 
 def write_until_error(mover, card, case, stall_s):
-    """Connects, answers with the result of the first write, and writes until a write fails. Returns the error, and when
-    it was raised."""
+    """Connects, answers with the result of the first write, and writes until a write fails, or for WRITE_S. Returns the
+    error, and when it was raised."""
     try:
         mover.add(card)
         mover.prepare(lay_out(**case))

@@ -3,7 +3,7 @@
 registers one buffer, and writes from it to the other end's buffer.
 
 A case is a list of slots; a slot is one request, a list of (local offset, remote offset, bytes). start() posts a slot.
-finish() returns True when the request has ended, or False if the time is over before. Both raise the contender's error.
+finish() returns True when the request has ended, or False if the time is up first. Both raise the contender's error.
 attend() is the work of a program whose memory others write to. poll_s: seconds to sleep between two polls of a request;
 0: poll continuously. If a process has several agents, `agent` is the one in use."""
 import ctypes

@@ -89,7 +89,7 @@ class Pair:
             end.close()
 
     def is_alive(self):
-        """Returns whether another case can be tried, which is impossible after a request that did not end."""
+        """Returns whether another case can be tried: both processes run, and every request has ended."""
         return self.usable and all(end.child.poll() is None for end in self.ends)
 
     def begin(self, case, seed):

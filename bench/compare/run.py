@@ -51,7 +51,7 @@ class Run:
 
     def spawn(self, argv, env=None, talk=False):
         """Starts a process, which stop() or close() ends, and writes its output to child.log. talk: stdin and stdout
-        are pipes, and env is the whole environment."""
+        are pipes, only stderr goes to child.log, and env is the whole environment."""
         log = tempfile.TemporaryFile(mode="w+")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": env} if talk else \
             {"stdin": subprocess.DEVNULL, "stdout": log, "env": dict(os.environ, **(env or {}))}

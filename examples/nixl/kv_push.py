@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode process
 with NIXL's Python API and backend HAWSER. Each request is one transfer, and its notification informs the decode process that
-all blocks are in place. The first transfer connects the two agents. Needs nixl and numpy, and NIXL_PLUGIN_DIR must be the
-folder of libplugin_HAWSER.so.
+all blocks are in place. The agents connect when they first send something. Needs nixl and numpy, and NIXL_PLUGIN_DIR
+must be the folder of libplugin_HAWSER.so.
     kv_push.py                       both processes on this machine
     kv_push.py decode PORT           on one machine; its agent listens on PORT for NIXL's metadata
     kv_push.py prefill HOST PORT     on the other machine

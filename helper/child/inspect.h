@@ -13,7 +13,7 @@ struct hd_facts {
     int rc;    /* 0, or the error of the descriptor, with the reason in why */
     char why[HW_ERR_TEXT];
     uint64_t bytes;      /* size of a dma-buf */
-    struct hd_conn conn; /* ends of a TCP connection */
+    struct hd_conn conn; /* ends and cookie of a TCP connection */
 };
 
 /* Inspects the descriptor of a request of the given type (lib/wire/helper.h). May block. */

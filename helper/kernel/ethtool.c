@@ -328,7 +328,7 @@ int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
     return 0;
 }
 
-/* Chooses the highest free location, as ethtool does, so that the operator's rules take precedence. */
+/* Chooses the highest free location, as ethtool does. */
 static int free_place(const struct ethtool_rxnfc *all, uint32_t *loc)
 {
     uint32_t size = (uint32_t)HW_MIN(all->data, (uint64_t)HD_RULES_MAX);

@@ -4,9 +4,10 @@
  * connection. The owner of the connection can dissolve it with a single system call, and hawserd notices this only
  * later. Meanwhile a connection of another user may get the same local port and, with the same server, the same ends.
  *
- * hawserd therefore keeps a socket bound to the local port as long as the rule is on the NIC. No connect() or bind()
- * can then get the port, and the kernel releases the port when hawserd ends for any reason. Only ephemeral ports
- * (net.ipv4.ip_local_port_range) are reserved, because a server that is restarted needs its port immediately.
+ * hawserd therefore keeps a socket bound to the local end as long as the rule is on the NIC. No ordinary connect() or
+ * bind() can then get this address and port, and the kernel releases them when hawserd ends for any reason. Only
+ * ephemeral ports (net.ipv4.ip_local_port_range) are reserved, because a server that is restarted needs its port
+ * immediately.
  */
 #ifndef HW_HELPER_PORT_H
 #define HW_HELPER_PORT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The journal contains the changes of hawserd and the previous settings, as lines of text that an operator can also
- * read. Before each step the complete journal is written to a file next to it, which is fsynced and renamed over the
+ * read. For each update the complete journal is written to a file next to it, which is fsynced and renamed over the
  * old journal. The journal is therefore always complete. Its last line, "end", confirms this.
  */
 #include "helper/state/state.h"
@@ -397,7 +397,7 @@ int hd_journal_read(struct hd_state *s)
     return rc ? rc : hd_journal_parse(s, text, have);
 }
 
-/* ---- after a crash ------------------------------------------------------------------------------ */
+/* ---- the lock, and recovery after a crash ------------------------------------------------------- */
 
 /* Returns the description of an open-file-description lock of a whole file. Such a lock can be queried without taking
  * it. */

@@ -145,7 +145,7 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
         n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 
-/* Returns a copy of the previous table in which the remaining queues replace the taken ones in turn. The caller must
+/* Returns a copy of the previous table in which the remaining queues cyclically replace the taken ones. The caller must
  * free it. Returns NULL if out of memory. */
 static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct hd_set *taken)
 {

@@ -12,7 +12,7 @@
 #define HD_NICS_TEXT       160
 #define HD_POLICY_FILE_MAX (64u << 10)
 
-/* The limits for each user of a section, in total for all connections of the user. */
+/* A section of the policy. It applies to each of its users separately, to all connections of the user together. */
 struct hd_rights {
     char who[40]; /* for example "user alice", for messages */
     bool group;

@@ -2,11 +2,10 @@
 /*
  * The state of hawserd: changed NICs, bindings and flow rules, and how each change is undone.
  *
- * Every change of a NIC's settings or flow rules is written to the journal before it is requested from the kernel, so
- * that it can be undone from the journal. A binding ends with its socket. A failed step, a release, a client that
- * disconnects and a restart are all handled in the same way: the object is removed from the wanted state, and
- * hd_settle() brings the kernel to the wanted state. Undo steps that the kernel refuses stay in the journal and are
- * tried again.
+ * A change of a NIC's settings or flow rules is written to the journal before it is requested from the kernel, so that
+ * it can be undone from the journal. A binding ends with its socket. After a failed step, a release, the end of a
+ * client or a restart, hawserd undoes the changes that are no longer needed. Undo steps that the kernel refuses stay
+ * in the journal and are tried again.
  */
 #ifndef HW_HELPER_STATE_H
 #define HW_HELPER_STATE_H
@@ -161,8 +160,8 @@ int hd_journal_lock(const char *path);
 /* Changes the owner of the journal and its lock to the owner of their folder. Needed if root has written them for a
  * hawserd that runs as another user. */
 int hd_journal_chown(const char *path);
-/* Returns the process id of the running hawserd that uses this journal (1 if it is not known), 0 if there is none, or
- * -errno. */
+/* Returns the process id of the running hawserd or `hawser devmem undo` that uses this journal (1 if it is not known),
+ * 0 if there is none, or -errno. */
 int hd_journal_alive(const char *path);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The path of a packet. A sender's skb is queued on the ring of the receive queue that the peer's steering selects. It
- * stays there with its memory unread until the peer polls. The poll then cuts the skb into packets and copies the
+ * stays there with its payload unread until the peer polls. The poll then cuts the skb into packets and copies the
  * bytes, at the time when a real card's DMA would read them. Memory that is reused before its completion therefore
  * arrives as wrong bytes. */
 #include "dmnic.h"

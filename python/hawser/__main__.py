@@ -22,7 +22,7 @@ def show_paths() -> int:
 
 
 def change_nixl(folder: str | None, remove: bool) -> int:
-    """Installs the backend into each NIXL, or removes it. Returns 0, or 1 if one of them failed."""
+    """Installs the backend into each NIXL, or removes it. Returns 0, or 1 if there is no NIXL or something failed."""
     status = 0
     try:
         for nixl in find_nixl(folder):
