@@ -48,7 +48,7 @@ struct hw_link_out {
     uint8_t *ext; /* buffer of HW_LINK_EXT_MAX bytes for the extension */
     uint32_t n_pieces;
     struct hw_piece *piece; /* array of HW_LINK_PIECES pieces */
-    void *token;            /* counted frames: passed once to confirmed() or lost() */
+    void *token;            /* counted frames: passed to confirmed() or lost() */
 };
 
 /* An incoming frame. */
