@@ -25,7 +25,7 @@
 /* The interval is the time for which callers have kept arriving, divided by this number, within the two limits
  * above. */
 #define NAP_SHARE 16
-#define LAZY      (HW_MS / 50) /* how long a polling caller delays tasks that are not urgent */
+#define LAZY      (HW_MS / 50) /* maximum time for which a polling caller delays work that can wait */
 
 /* After a turn with at least this many bytes, the loops' own threads are usually faster than one caller that polls all
  * loops. */
@@ -155,8 +155,8 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
 }
 
 /* Releases the role. Moves the alarm to a later time only if the alarm has expired by `now`, and otherwise only to an
- * earlier time. stays: a caller has got the result that it waited for, and its next call will probably do the remaining
- * work. */
+ * earlier time. stays is true if a caller has got the result that it waited for, so that its next call will probably do
+ * the remaining work. */
 static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
 {
     uint64_t due = hw_loop_due(&d->loop);
@@ -201,7 +201,7 @@ static uint64_t load_spent(const struct hw_driver *d)
 
 /* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
  * which is released. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the caller
- * continues at once, and its next call or the thread sends the data. Returns true if there was work. */
+ * continues at once, and its next call or the thread sends the data. Returns true if there was an event or work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {

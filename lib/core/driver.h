@@ -83,8 +83,8 @@ void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus);
 /* Stops the thread, if there is one, and waits for its end. Must not be called on this thread. */
 void hw_driver_stop(struct hw_driver *d);
 
-/* Waits for work until the time `until` (in ns, as hw_now() returns), and does the work. Returns true if there was
- * work. May be called from any thread that holds no lock of the objects on the loop. */
+/* Waits for work until the time `until` (in ns, as hw_now() returns), and does the work. Returns true if there was an
+ * event or work. May be called from any thread that holds no lock of the objects on the loop. */
 bool hw_driver_turn(struct hw_driver *d, uint64_t until);
 /* Waits until done(arg) is true or the time `until` has passed. Meanwhile one of the waiting callers runs the loop.
  * Returns done(arg). done() must not take a lock. A thread that makes done() true must call hw_driver_notify()

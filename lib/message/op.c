@@ -44,7 +44,7 @@ void hw_op_put(struct hw_op *op)
     free(op);
 }
 
-/* ---- numbers: with the lock held ------------------------------------------------------------------------- */
+/* ---- numbers and results --------------------------------------------------------------------------------- */
 
 static int take_op_slot(struct hw_peer *p, struct hw_op *op)
 {
