@@ -13,21 +13,22 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TASKS  64 /* maximum number of tasks and timers in a turn, after which descriptors are checked again */
+#define TASKS  64 /* budget of hw_loop_turn(): tasks and timers after which descriptors are checked again */
 #define EVENTS 64 /* events taken from epoll at a time */
 
 #define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
 #define POLL_SHARE 4           /* the thread polls for at most this multiple of the time spent on work */
 /* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
 #define NAP (HW_MS / 4)
-/* Maximum of this interval. Each check takes a CPU from a polling caller. */
+/* Maximum of this interval. A check may take the CPU from a polling caller. */
 #define NAP_MOST (2 * HW_MS)
 /* The interval is the time for which callers have kept arriving, divided by this number, within the two limits
  * above. */
 #define NAP_SHARE 16
-#define LAZY      (HW_MS / 50) /* how long a polling caller delays tasks that are not urgent */
+#define LAZY      (HW_MS / 50) /* maximum time for which a polling caller delays work that can wait */
 
-/* After a turn with at least this many bytes, each loop's own thread is faster than one caller that polls all loops. */
+/* After a turn with at least this many bytes, the loops' own threads are usually faster than one caller that polls all
+ * loops. */
 #define BULK      (32u << 10)
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
@@ -129,7 +130,7 @@ void hw_driver_free(struct hw_driver *d)
 
 /* ---- turns ------------------------------------------------------------------------------------------ */
 
-/* Returns the time to wait in ms, rounded up so that a timer is due when the wait ends. */
+/* Returns the timeout for epoll_wait() in ms, rounded up so that a timer is due when the timeout ends. */
 static int get_wait_ms(uint64_t until)
 {
     if (until == 0)
@@ -140,7 +141,7 @@ static int get_wait_ms(uint64_t until)
     return until == HW_NEVER ? -1 : (int)HW_MIN((until - now + HW_MS - 1) / HW_MS, (uint64_t)INT32_MAX);
 }
 
-/* Sets the time at which the alarm descriptor ends every epoll_wait(). Called with the role. */
+/* Sets the time at which the alarm descriptor becomes readable. Called with the role. */
 static void set_alarm(struct hw_driver *d, uint64_t at)
 {
     /* a zero time disables the alarm */
@@ -154,8 +155,8 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
 }
 
 /* Releases the role. Moves the alarm to a later time only if the alarm has expired by `now`, and otherwise only to an
- * earlier time. stays: a caller has got the result that it waited for, and its next call will probably do the remaining
- * work. */
+ * earlier time. stays is true if a caller has got the result that it waited for, so that its next call will probably do
+ * the remaining work. */
 static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
 {
     uint64_t due = hw_loop_due(&d->loop);
@@ -200,7 +201,7 @@ static uint64_t load_spent(const struct hw_driver *d)
 
 /* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
  * which is released. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the caller
- * continues at once, and its next call or the thread sends the data. Returns true if there was work. */
+ * continues at once, and its next call or the thread sends the data. Returns true if there was an event or work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {
@@ -283,7 +284,7 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
 }
 
 /* Polls until the given time, or until there is work that cannot wait. Events that arrive in this time need no wake-up,
- * and tasks that are not urgent run together with them. Returns true if an event arrived or done(arg) is true. */
+ * and tasks that are not urgent run together with them. Returns true if it did work or done(arg) is true. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;
@@ -347,7 +348,7 @@ static void call_thread(struct hw_driver *d)
         end_nap(d);
 }
 
-/* Returns true if a polling caller should leave the work to the thread. Wakes the thread in this case. */
+/* Returns true if a polling caller should leave the work to the thread. In this case wakes the thread if necessary. */
 static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
 {
     if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
@@ -358,7 +359,7 @@ static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
     return true;
 }
 
-/* Does the work that is ready, unless another thread is doing it. */
+/* Does the work that is ready, unless another thread is doing it or the calling thread has a role. */
 static void look_once(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     if (begun || pthread_mutex_trylock(&d->role) != 0)
@@ -383,7 +384,7 @@ static struct hw_driver *note_visit(struct hw_driver *d)
     return NULL;
 }
 
-/* Finishes the work that a caller left at the driver that it visited before. */
+/* Does the work that was left at the driver that the calling thread visited before. */
 static void finish_visit(struct hw_driver *was, uint64_t now)
 {
     if (atomic_load(&was->left))
@@ -469,8 +470,8 @@ static bool arrive(struct hw_driver *d)
     return false;
 }
 
-/* Waits until no other caller leads, done(arg) is true, or the time has come. Returns true if the calling thread leads
- * from now on. */
+/* Waits until no other caller leads, done(arg) is true, or the time `until` has passed. Returns true if the calling
+ * thread leads from now on. */
 static bool follow(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until)
 {
     const struct timespec t = hw_timespec(until);

@@ -6,8 +6,8 @@
  * Any number of threads may wait at the same time. One thread at a time works; this thread has the role. Four kinds of
  * threads work:
  *  - The driver's own thread, if it was started. While callers wait, the thread stays out of the loop, so that an event
- *    wakes one thread and not two. It also stays out for a moment after the last caller has left, because callers
- *    usually return.
+ *    wakes one thread and not two. It also stays out for a moment after a caller has arrived, because callers usually
+ *    return.
  *  - Callers that wait for a condition (hw_driver_wait()). One of them leads and drives the loop, and the others
  *    follow.
  *  - Callers that do the work that is ready (hw_driver_poll()) or replace the driver's own thread (hw_driver_turn()).
@@ -25,7 +25,7 @@ struct hw_driver {
     struct hw_loop loop;
     struct hw_driver *all; /* array of the n_all drivers that the same callers visit, including this driver */
     unsigned n_all;
-    uint64_t spin; /* ns that a waiting caller polls before it sleeps */
+    uint64_t spin; /* maximum time in ns that the leading caller polls before it sleeps */
     uint64_t busy; /* maximum time in ns that the thread polls for more work before it sleeps */
 
     /* for the driver's use */
@@ -36,7 +36,7 @@ struct hw_driver {
         uint32_t generation, next_free;
     } * watch; /* table of sources by number; events contain the number */
     uint32_t watches, watch_free;
-    struct hw_source *quick; /* last source with look() that had data, or NULL */
+    struct hw_source *quick; /* last source with look() that was reported as readable, or NULL */
     unsigned looks;          /* number of polls while quick was not NULL */
     /* time spent on work, in ns, counted only if busy is not 0; written only by the holder of the role */
     atomic_ullong spent;
@@ -46,8 +46,8 @@ struct hw_driver {
     atomic_bool leader_waits; /* one of these threads leads the callers */
     _Atomic uint64_t armed;   /* time at which the alarm expires */
     atomic_bool left;         /* there was more to do when the role was released */
-    uint64_t held_since; /* time since which work that is not urgent has been delayed, or 0; protected by the role */
-    atomic_bool polled;  /* the application has the descriptor of hw_driver_fd() */
+    uint64_t held_since;      /* time since which work has been left to do, or 0; protected by the role */
+    atomic_bool polled;       /* the application has the descriptor of hw_driver_fd() */
 
     pthread_mutex_t lead;    /* protects led and nap */
     pthread_cond_t led, nap; /* followers wait for led, and the thread waits for nap */
@@ -78,28 +78,29 @@ void hw_driver_free(struct hw_driver *d);
 /* Starts a thread that runs the loop until hw_driver_stop(). The thread blocks all signals. name has up to 15 bytes.
  * Fails with a negative errno. */
 int hw_driver_start(struct hw_driver *d, const char *name);
-/* Binds the thread, if there is one, to these CPUs. Only the first call has an effect. */
+/* Binds the thread, if there is one, to these CPUs. Does nothing if the thread was bound before. */
 void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus);
 /* Stops the thread, if there is one, and waits for its end. Must not be called on this thread. */
 void hw_driver_stop(struct hw_driver *d);
 
-/* Waits for work until the time `until` (in ns, as hw_now() returns), and does the work. Returns true if there was
- * work. May be called from any thread that holds no lock of the objects on the loop. */
+/* Waits for work until the time `until` (in ns, as hw_now() returns), and does the work. Returns true if there was an
+ * event or work. May be called from any thread that holds no lock of the objects on the loop. */
 bool hw_driver_turn(struct hw_driver *d, uint64_t until);
-/* Waits until done(arg) is true or the time `until` has come. Meanwhile one of the waiting callers runs the loop.
+/* Waits until done(arg) is true or the time `until` has passed. Meanwhile one of the waiting callers runs the loop.
  * Returns done(arg). done() must not take a lock. A thread that makes done() true must call hw_driver_notify()
  * afterwards. */
 bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uint64_t until);
 void hw_driver_notify(struct hw_driver *d);
 /* Does the work that is ready, unless another thread is doing it. Occasionally also does the work of other drivers
- * whose threads leave their loops to callers. Leaves bulk data to the thread, and all work if the thread polls
- * (hw_driver.busy). done(arg) is the condition that the caller waits for, as in hw_driver_wait(). */
+ * whose threads leave their loops to callers. Leaves the work to the thread for a while after many bytes were
+ * transferred, and always if the thread polls (hw_driver.busy). done is NULL, or done(arg) is the condition that the
+ * caller waits for, as in hw_driver_wait(). */
 void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
 /* Takes the role. The calling thread may then use the objects on the loop, and its posts to the loop wake no other
- * thread. hw_driver_end() does the posted work and releases the role. A thread has at most one role at a time. */
+ * thread. hw_driver_end() does a turn of the loop and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
 /* Takes the role if no thread has it and the calling thread has no other role. now is a time that the calling thread
- * has just read. Returns false if the role was not taken; hw_driver_end() must not be called then. */
+ * has read recently. Returns false if the role was not taken; hw_driver_end() must not be called then. */
 bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
 /* Sets the urgency of the tasks that this thread posts from now on. Tasks with an urgency other than HW_NOW do not wake
@@ -111,10 +112,10 @@ void hw_driver_defer(struct hw_driver *d, enum hw_urgency urgency);
  * the descriptor. */
 int hw_driver_fd(struct hw_driver *d);
 
-/* Calls s->ready() on the thread that runs the loop each time fd becomes ready. The caller must have the role. Fails
- * with a negative errno. */
+/* Makes the thread that runs the loop call s->ready() or s->look() when fd becomes ready. The caller must have the
+ * role. Fails with a negative errno. */
 int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s);
-/* Stops watching fd, if it was watched. Must be called before fd is closed. Afterwards s->ready() is not called again,
+/* Stops watching fd, if it was watched. Must be called before fd is closed. Afterwards no member of s is called again,
  * and s may be freed. The caller must have the role. */
 void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s);
 

@@ -25,8 +25,8 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     return hw_no_memory("a connection's buffers");
 }
 
-/* Frees the copies that are no longer read after the first n bytes of the second stream. The list has the newest copy
- * first. */
+/* Frees the copies that are no longer read once the first n bytes of the second stream are released. The list has the
+ * newest copy first. */
 static void free_copies(struct hw_link_copy **list, uint64_t n)
 {
     while (*list && (*list)->until > n)

@@ -48,7 +48,7 @@ struct hw_link_out {
     uint8_t *ext; /* buffer of HW_LINK_EXT_MAX bytes for the extension */
     uint32_t n_pieces;
     struct hw_piece *piece; /* array of HW_LINK_PIECES pieces */
-    void *token;            /* counted frames: passed once to confirmed() or lost() */
+    void *token;            /* counted frames: passed to confirmed() or lost() */
 };
 
 /* An incoming frame. */
@@ -171,7 +171,7 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
 /* Frees the buffers. There is no callback for the tokens of frames that were not settled. */
 void hw_link_free(struct hw_link *l);
 
-/* ---- for the transport ------------------------------------------------------------------------ */
+/* ---- sending and receiving -------------------------------------------------------------------- */
 
 /* Pulls frames if possible, and lists the next bytes to send as up to cap pieces in out. Returns the number of pieces,
  * or 0 if there is nothing to send now. */
@@ -198,7 +198,7 @@ int hw_link_got(struct hw_link *l, uint64_t n);
  * the link is used again. The transport must read these bytes again, before all others. */
 uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data);
 
-/* ---- for the layer above ---------------------------------------------------------------------- */
+/* ---- confirmation, release of memory, and end ------------------------------------------------- */
 
 /* Processes the peer's confirmation of the first count frames. Calls confirmed() in order, up to the first frame whose
  * memory is still being read. Does nothing after hw_link_end(). Fails with -EPROTO if one of the count frames was not

@@ -45,7 +45,7 @@ void hw_loop_post(struct hw_loop *l, struct hw_task *t)
 static void empty_mailbox(struct hw_loop *l)
 {
     if (!atomic_load(&l->mailbox))
-        return; /* an exchange takes 20 cycles even if nothing was posted */
+        return; /* cheaper than an exchange if nothing was posted */
     struct hw_task *t = atomic_exchange(&l->mailbox, NULL), *oldest = NULL, **end = &t->next;
     while (t) {
         struct hw_task *next = t->next;
@@ -61,7 +61,7 @@ static void empty_mailbox(struct hw_loop *l)
 
 void hw_loop_post_late(struct hw_loop *l, struct hw_task *t)
 {
-    /* only this thread posts and runs the task; other threads may read the flag */
+    /* only the thread that runs the loop posts and runs the task; other threads may read the flag */
     if (atomic_load_explicit(&t->posted, memory_order_relaxed))
         return;
     atomic_store_explicit(&t->posted, true, memory_order_release);

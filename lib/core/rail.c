@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-/* Limit of the time `alone` for check() if no other rail hears the peer: enough to doubt the path, but not to declare
- * it dead. */
+/* With hw_rail.spared: limit of the time `alone` for check() if no other rail hears the peer. Shorter than the time
+ * after which a path counts as dead. */
 #define DOUBT (120 * HW_MS)
 /* Maximum number of reads or writes of a link each time that a task runs, so that the loop's other tasks need not wait
  * longer. */
@@ -430,7 +430,8 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
     return true;
 }
 
-/* Returns true if checks are enabled and data is in flight in either direction, so that the path must be checked. */
+/* Returns true if checks are enabled and a link has frames in flight, a full connection, or a payload that arrives on
+ * the second stream. */
 static bool is_busy(const struct hw_rail *r)
 {
     for (unsigned i = 0; i < r->links && r->limits.check; i++)

@@ -38,8 +38,8 @@ struct hw_conn;
 
 /* Callbacks into the layer above, on the rail's loop. */
 struct hw_rail_ops {
-    /* Writes the parcel's frame to *out, except for the token. Returns false if the parcel must not be sent. The parcel
-     * then belongs to the layer above again. */
+    /* Writes the parcel's frame to *out, except for token and bulk. Returns false if the parcel must not be sent. The
+     * parcel then belongs to the layer above again. */
     bool (*fill)(void *up, struct hw_parcel *p, struct hw_link_out *out);
     /* Returns a new parcel with a payload of at most budget bytes, or NULL if there is none. */
     struct hw_parcel *(*cut)(void *up, struct hw_rail *r, uint64_t budget);
@@ -138,8 +138,7 @@ struct hw_rail_limits {
 
 enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
-/* Totals of a rail over all its generations; without small parcels, except in lost and lost_bytes. Any thread may read
- * them. */
+/* Totals of a rail over all its generations. Any thread may read them. */
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* frames with a payload that the peer has received, and their payload */
     _Atomic uint64_t rx_bytes, rx_frames; /* frames with a payload that have arrived completely, and their payload */
@@ -190,7 +189,7 @@ struct hw_rail {
         struct hw_parcel *first, **last;
     } small, bulk;
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
-    struct hw_task work;               /* reads data */
+    struct hw_task work;               /* empties the inbox and reads data */
     /* Writes data at the end of a turn, so that frames of the turn's tasks are sent together. */
     struct hw_task flush;
 };

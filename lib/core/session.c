@@ -12,7 +12,7 @@ enum { ORDER_NONE, ORDER_START, ORDER_SETTLE };
 
 enum { REPORT_ENDED = 1, REPORT_DOWN = 2, REPORT_REFUSED = 4 };
 
-/* ---- parcels: any thread ------------------------------------------------------------------------ */
+/* ---- parcels and memory releases ----------------------------------------------------------------- */
 
 static void return_parcel(struct hw_session *s, struct hw_parcel *p)
 {
@@ -212,7 +212,7 @@ static void note_suspected(void *up, struct hw_rail *r)
     struct hw_session *s = sr->session;
     const uint64_t heard = atomic_load(&r->heard);
     s->ops->suspected(s->up, sr->index);
-    /* An idle rail of the same pair of NICs notices a dead path only when it has data in flight, which would be stuck
+    /* An idle rail of the same pair of NICs does not notice a dead path soon, and new data on this rail would be stuck
      * too. */
     for (unsigned i = 0; i < s->rails; i++) {
         struct session_rail *other = &s->rail[i];

@@ -95,8 +95,8 @@ struct session_rail {
         unsigned n;
     } start; /* connections that wait until the rail is down */
 
-    /* Orders: written by the home loop and read by the rail. After an order to start or settle, the home loop changes
-     * order and the next four members only when the rail has reported. */
+    /* Orders from the home loop to the rail. After an order to start or settle, the home loop changes order and the
+     * next four members only when the rail has reported. */
     atomic_int order; /* ORDER_* */
     uint32_t order_gen;
     struct hw_conn *order_conn[HW_RAIL_LINKS];
@@ -105,7 +105,7 @@ struct session_rail {
     atomic_bool order_end;
     struct hw_task act;
 
-    /* reports: written by the rail, after it has ended and when it is down */
+    /* reports to the home loop that the rail has ended or is down */
     atomic_uint reported; /* bits of REPORT_* */
     int report_why;
     char report_text[HW_ERR_TEXT];

@@ -8,7 +8,7 @@
 /* In seconds. A rail that will finish within this time takes work regardless of the others, because so short a delay
  * does not matter, and because the measured rate of a rail with little data is lower than its true rate. */
 #define SOON 0.0005
-/* A rail with less than 1/LIKE of the best rate does not share work evenly with the best rail. */
+/* Fast rails leave no even share of the work to rails with less than 1/LIKE of the best rate. */
 #define LIKE 8
 
 static uint64_t divide_rate(uint64_t bytes, uint64_t ns)
@@ -84,9 +84,9 @@ static bool is_alone(const struct hw_stripe *s)
 
 /* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
  * in flight than similar pairs will have on average once everything is cut. The differences between the rates of these
- * pairs do not matter here: rails of several sessions share a NIC, and each measures a random part of its rate. A fast
- * rail takes as much as it can of an operation that is alone, because the bytes that it left would go to rails whose
- * rates are overestimated. */
+ * pairs do not matter here: rails of several sessions may share a NIC, and each then measures a random part of its
+ * rate. A fast rail takes as much as it can of an operation that is alone, because the bytes that it left would go to
+ * rails whose rates may be overestimated. */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))

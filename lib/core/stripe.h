@@ -30,23 +30,24 @@ void hw_rate_confirm(struct hw_rate *r, uint64_t now, uint64_t bytes);
 /* State of a rail and of the whole session. The values of other rails may be out of date. */
 struct hw_stripe {
     uint64_t rate, in_flight; /* rate of this rail in bytes per second, or 0 if unknown, and its bytes in flight */
-    uint64_t path_in_flight;  /* bytes in flight on all rails of its pair of NICs */
+    uint64_t path_in_flight;  /* bytes in flight on the rails of its pair of NICs that have a rate */
     uint64_t best_rate;       /* highest rate of all live rails */
     uint64_t all_rates;       /* sum of the rates */
-    uint64_t all_in_flight;   /* sum of the bytes in flight */
-    /* bytes in flight on the pairs of NICs with a rail for which hw_stripe_is_like() is true */
+    uint64_t all_in_flight;   /* sum of the bytes in flight on rails with a rate */
+    /* bytes in flight on the rails for which hw_stripe_is_like() is true */
     uint64_t like_in_flight;
-    unsigned like;   /* number of these pairs */
+    unsigned like;   /* number of pairs of NICs with such a rail */
     uint64_t left;   /* bytes of the operation that no rail has taken yet */
     uint64_t behind; /* bytes of all later operations */
     uint64_t total;  /* bytes of the whole operation */
-    unsigned rails;  /* number of rails with a rate, always counting this rail; 1 if the others do not matter */
+    unsigned rails;  /* number of rails with a rate, plus this rail if it has none; 1 if the others do not matter */
     uint64_t min_chunk, max_chunk;
 };
 
-/* Returns true if a rail with this rate takes work without a prediction of when it will finish. */
+/* Returns true if a rail with this rate is at least half as fast as the best one. */
 bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate);
-/* Returns true if a rail with this rate is not much slower than the best one, so that the two share work evenly. */
+/* Returns true if a rail with this rate is not much slower than the best one, so that fast rails leave an even share of
+ * the work to it. */
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 
 /* Returns true if a rail with this rate finishes this many bytes so soon that other rails' rates do not matter. */

@@ -12,7 +12,7 @@
  * messages old is advanced. */
 #define MARK_OLD (1 << 29)
 
-/* ---- sending: with the lock held ------------------------------------------------------------------------ */
+/* ---- sending; static functions are called with the lock held ------------------------------------------------ */
 
 static void send_parcel(struct hw_peer *p, struct hw_parcel *parcel)
 {
@@ -25,8 +25,8 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
 }
 
-/* Fails with -EPROTO if too many control messages wait. Only a peer that does not read the answers to its own messages
- * can cause this. */
+/* Fails with -EPROTO if too many control messages wait, for example because the peer does not read the answers to its
+ * own messages. */
 static int check_waiting(const struct hw_peer *p)
 {
     return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer does not read the answers to its control messages")
@@ -187,7 +187,7 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
                             sequence, (unsigned long long)notes);
 }
 
-/* ---- receiving: on the home loop ------------------------------------------------------------------------ */
+/* ---- receiving ------------------------------------------------------------------------------------------ */
 
 static void free_control_in(struct hw_control_in *c)
 {

@@ -10,13 +10,12 @@
 #define OFTEN      (2 * HW_MS) /* see LATELY */
 #define FEW_CHUNKS 2 /* while small messages are frequent, other loops get the work if more chunks than this remain */
 /* A thread that posts an operation does not send data itself if this many large operations are in flight and rails on
- * MANY_LOOPS other loops can send the data, because the thread has more to post. */
+ * MANY_LOOPS other loops can send the data, because the thread probably has more to post. */
 #define MANY_OPS   4
 #define MANY_LOOPS 4 /* see MANY_OPS */
 
 /* ---- spans ---------------------------------------------------------------------------------------- */
 
-/* Returns the index of the span that contains byte `at`. */
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at)
 {
     uint32_t low = 0, high = op->n; /* search for the last span that begins at or before `at` */
@@ -166,7 +165,7 @@ static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const s
            hw_session_is_sound(&p->session, p->relief);
 }
 
-/* Returns the maximum size of a chunk. Memory that the CPU cannot access is staged through host memory in pieces.
+/* Returns the maximum size of a chunk. Memory that the CPU cannot access may be staged through host memory in pieces.
  * Pieces of one chunk are staged and sent in parallel, but the next chunk waits until the last piece is in place.
  * Chunks are therefore larger for such memory. */
 static uint64_t choose_most(const struct hw_peer *p, const struct hw_op *op, uint64_t rate)
@@ -261,9 +260,10 @@ void hw_op_send(struct hw_op *op)
     hw_session_send(&p->session, 0, &op->first.parcel);
 }
 
-/* ---- read requests: with the lock held ---------------------------------------------------------------------- */
+/* ---- read requests ------------------------------------------------------------------------------------------ */
 
-/* Cuts the operation's next request. Returns false if out of memory or if all landings are in use. */
+/* Cuts the operation's next request. Returns false if out of memory or if all landings are in use. Called with the lock
+ * held. */
 static bool cut_request(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
@@ -305,7 +305,7 @@ void hw_requests_cut(struct hw_peer *p)
     }
 }
 
-/* Ends a read request. sent is true if the peer has received the request. */
+/* Ends the parcel of a read request. sent is true if the peer has received the request. */
 static void end_request(struct hw_chunk *c, bool sent)
 {
     struct hw_op *op = c->op;

@@ -44,7 +44,7 @@ void hw_op_put(struct hw_op *op)
     free(op);
 }
 
-/* ---- numbers: with the lock held ------------------------------------------------------------------------- */
+/* ---- numbers and results --------------------------------------------------------------------------------- */
 
 static int take_op_slot(struct hw_peer *p, struct hw_op *op)
 {
@@ -188,8 +188,8 @@ static void count_in_flight(struct hw_peer *p, int n)
                           memory_order_relaxed);
 }
 
-/* Calls over() of one operation that has ended, or copies a receive's message. Called with the lock held; releases the
- * lock. */
+/* Calls over() of one operation that has ended or is deserted, or copies a receive's message. Called with the lock
+ * held; releases the lock. */
 static void flush_one(struct hw_peer *p)
 {
     hw_notes_resume(p); /* the first waiting notification may have been cancelled */
@@ -249,7 +249,7 @@ static bool is_two_sided(const struct hw_op *op)
     return op->kind == HW_OP_SEND || op->kind == HW_OP_RECV;
 }
 
-/* ---- start of an operation: with the lock held --------------------------------------------------------------- */
+/* ---- start of an operation ----------------------------------------------------------------------------------- */
 
 /* Checks a span against the bounds and rights of its region. */
 static int check_span(const struct hw_op *op, const struct hw_span *s)

@@ -27,8 +27,8 @@ void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited until control messages were read. Called with the lock held. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Releases the lock, copies eager messages to their receives, and calls over() of the operations that have ended. Used
- * in place of pthread_mutex_unlock() after functions of this file. */
+/* Releases the lock, copies eager messages to their receives, and calls over() of the operations that have ended or are
+ * deserted. */
 void hw_ops_unlock(struct hw_peer *p);
 /* Works like hw_ops_unlock(), but is called without the lock. */
 void hw_ops_flush(struct hw_peer *p);
@@ -47,7 +47,7 @@ void hw_stops_send(struct hw_peer *p);
 void hw_request_ended(struct hw_peer *p);
 /* Stops counting the answer as uncut, because it was cut completely, or because the rest will never be cut. */
 void hw_serve_was_cut(struct hw_op *op);
-/* Ends all operations of a dead peer. */
+/* Cancels all operations of a dead peer. */
 void hw_ops_die(struct hw_peer *p);
 void hw_ops_init(struct hw_peer *p);
 void hw_ops_free(struct hw_peer *p);
@@ -59,10 +59,11 @@ static inline uint64_t hw_note_cost(const struct hw_note *note)
 
 /* Callbacks of the session into the message layer (flow_out.c). */
 extern const struct hw_session_ops hw_peer_session_ops;
+/* Returns the index of the span that contains byte `at`. */
 uint32_t hw_span_at(const struct hw_op *op, uint64_t at);
 /* Lists the memory of bytes [at, end) in up to HW_LINK_PIECES pieces. Returns the number of pieces. */
 uint32_t hw_op_list_pieces(const struct hw_op *op, uint64_t at, uint64_t end, struct hw_piece *piece);
-/* Callbacks for incoming frames (flow_in.c). hw_flow_X() implements the member X of hw_peer_session_ops. */
+/* Incoming frames (flow_in.c). hw_flow_X() implements the member X of hw_peer_session_ops. */
 int hw_flow_place(void *up, unsigned rail, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
 int hw_flow_more(void *up, unsigned rail, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                  uint32_t *n);
@@ -70,7 +71,7 @@ int hw_flow_arrived(void *up, unsigned rail, const struct hw_link_in *in);
 void hw_counts_free(struct hw_peer *p);
 void hw_flow_abandoned(void *up, unsigned rail, const struct hw_link_in *in);
 int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in);
-/* Cuts requests of reads. Called with the lock held. */
+/* Cuts reads into requests. Called with the lock held. */
 void hw_requests_cut(struct hw_peer *p);
 /* Lets rails cut the operation into chunks, or sends a small operation whole. Called with the lock held. */
 void hw_op_send(struct hw_op *op);

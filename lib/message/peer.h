@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The message layer of one peer: operations on memory regions, and notifications, on top of a session.
+ * The message layer of one peer: operations on memory regions, messages to queues, and notifications, on top of a
+ * session.
  *
  * A write is cut into chunks, which address remote memory by handles of the peer's regions. A read is cut into
  * requests. Each request carries the number of a landing of this side, which the peer fills with data. Messages that
@@ -113,7 +114,7 @@ struct hw_op {
     struct hw_peer *peer;
     enum hw_op_kind kind;
     void (*over)(
-        struct hw_op *op); /* called once, on any thread, when result is set and the caller owns the memory again */
+        struct hw_op *op); /* called once, on any thread, when result is final and the caller owns the memory again */
     void *user;            /* for the caller's use */
     /* In ns of the home loop's clock, or HW_NEVER. After a cancellation, the time of the next check. */
     uint64_t deadline;
@@ -240,7 +241,7 @@ struct hw_queues {
     uint32_t n, n_grants, n_closed;
     uint32_t n_closed_first; /* number of records in `closed` whose stream this side closed first */
     uint64_t sent;           /* buffer space that eager messages take at the peer */
-    uint64_t seen;           /* one more than the number of the last control message about a receive of the peer */
+    uint64_t seen;           /* one more than the number of the last GRANT, WITHDRAW or MATCHED that was read */
     _Atomic uint64_t held;   /* buffer space that the peer's eager messages take here, up to HW_EAGER_ROOM */
 };
 
@@ -262,7 +263,7 @@ struct hw_peer {
     uint64_t small_until;    /* time until which the relieved rails leave large operations to others */
     uint64_t small_last;     /* time at which a small operation was last seen */
 
-    pthread_mutex_t lock; /* protects the following members except atomics, unless stated otherwise */
+    pthread_mutex_t lock; /* protects the following members except atomics, timers and tasks, unless stated otherwise */
     int dead;             /* 0, or the error that the peer died with */
     uint64_t answer_in;   /* ns: the peer dies unless it confirms the end of a cancelled operation within this time */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
@@ -274,7 +275,7 @@ struct hw_peer {
     struct hw_op_counts counts[HW_OP_BYE];
     uint32_t deserted;                /* writes that have ended for the caller, but whose frames may still arrive */
     struct hw_list held;              /* writes that wait until no write is deserted */
-    struct hw_list all;               /* all operations */
+    struct hw_list all;               /* operations that have not ended */
     struct hw_list bulk;              /* operations that rails cut into chunks */
     struct hw_list reads;             /* operations that are cut into requests */
     struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
@@ -299,9 +300,9 @@ struct hw_peer {
     atomic_uint answers; /* answers that the peer has not confirmed completely; see count_most_answers() in flow_in.c */
     uint64_t noted, taken; /* bytes of notifications that were sent, and that the peer's application has taken */
     struct hw_queues queues;
-    struct hw_landings landings;
+    struct hw_landings landings; /* rails also use it without the lock, see landing.h */
     struct hw_imports imports;
-    struct hw_handles handles; /* protected by the domain's lock */
+    struct hw_handles handles; /* written with the domain's lock held, and read without a lock */
 
     struct {
         struct hw_list at[HW_TICKS]; /* operations with a deadline, by tick modulo HW_TICKS */

@@ -205,7 +205,7 @@ static int ask_for_message(struct hw_queue *q, struct hw_op *op, struct hw_held 
     return 0;
 }
 
-/* ---- lifetime of an operation: with the lock held ------------------------------------------------------------ */
+/* ---- lifetime of an operation -------------------------------------------------------------------------------- */
 
 int hw_queue_post(struct hw_op *op)
 {
@@ -313,7 +313,7 @@ void hw_eager_give(struct hw_peer *p, uint32_t len)
     atomic_fetch_sub(&p->queues.held, cost_message(len));
 }
 
-/* Records that a control message about the peer's receives is being read. */
+/* Records that a GRANT, WITHDRAW or MATCHED is being read. */
 static void note_seen(struct hw_peer *p)
 {
     p->queues.seen = atomic_load(&p->in.next) + 1;

@@ -6,11 +6,11 @@
  *
  *  - The receiver announces a receive with a GRANT, which contains the number of its landing. If a grant is available,
  *    the message is sent directly to this landing, as DATA.
- *  - Without a grant a message is sent as EAGER if it is short and in host memory, and if the peer has buffer space for
- *    it. Otherwise the message waits, and so do later messages. The receiver assigns an eager message to the oldest
- *    posted receive that is not taken, or keeps it for the next receive. Once the message has a receive, the receiver
- *    answers MATCHED. Until all eager messages of a queue are answered, the sender uses no grant of the queue. Both
- *    sides therefore agree on the match.
+ *  - Without a usable grant a message is sent as EAGER if it is short and in host memory, and if the peer has buffer
+ *    space for it. Otherwise the message waits, and so do later messages. The receiver assigns an eager message to the
+ *    oldest posted receive that is not taken, or keeps it for the next receive. Once the message has a receive, the
+ *    receiver answers MATCHED. Until all eager messages of a queue are answered, the sender uses no grant of the queue.
+ *    Both sides therefore agree on the match.
  *  - A receive in memory that the CPU cannot access takes no eager message. The receiver drops the message and answers
  *    MATCHED with EAGAIN and the receive's landing. The sender then sends the message to this landing.
  *  - Field b of an EAGER defines "taken": all grants whose control message has a lower number are taken, as far as the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queues of a peer by name, and their grants. Everything is protected by the peer's lock. */
+/* The queues of a peer by name, and their grants. Both are protected by the peer's lock. */
 #ifndef HW_QUEUE_TABLE_H
 #define HW_QUEUE_TABLE_H
 

@@ -13,7 +13,7 @@
 
 #define NO_SLOT UINT32_MAX
 
-/* ---- exports: with the domain's lock held ------------------------------------------------------------------ */
+/* ---- exports; static functions are called with the domain's lock held ---------------------------------------- */
 
 void hw_domain_init(struct hw_domain *d)
 {
@@ -251,7 +251,7 @@ void hw_handles_free(struct hw_peer *p)
     free(t->unused);
 }
 
-/* ---- imports: with the peer's lock held ------------------------------------------------------------------------ */
+/* ---- imports; static functions are called with the peer's lock held -------------------------------------------- */
 
 static struct hw_import **find_import(struct hw_imports *t, uint64_t id, uint64_t secret)
 {

@@ -14,7 +14,7 @@ struct hw_closed {
 
 static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
 {
-    /* no keyed hash is needed, because the number of records is limited */
+    /* without a keyed hash, because the number of records is limited */
     return &t->closed[stream % HW_QUEUE_CHAINS];
 }
 

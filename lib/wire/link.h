@@ -22,7 +22,7 @@
 #define HW_LINK_UNCOUNTED 1u /* not confirmed, and not sent again if the link dies */
 #define HW_LINK_PATIENT   2u /* no operation waits for the frame's confirmation, which may therefore come later */
 #define HW_LINK_APART     4u /* the payload travels on the connection's second stream */
-#define HW_LINK_BULK      8u /* statistics count the payload as transfer data */
+#define HW_LINK_BULK      8u /* the frame carries bulk data, not a small parcel */
 
 struct hw_link_head {
     uint8_t type; /* defined by the layer above */

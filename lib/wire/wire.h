@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Encoding and decoding of the library's messages on the network. These functions work on byte ranges: they allocate
- * nothing, use no descriptor and trust no input. Integers are little-endian. docs/wire.md shows the messages.
+ * Encoding and decoding of the library's messages on the network, and the proofs and secrets of the bootstrap. The
+ * decoders trust no input. Integers are little-endian. docs/wire.md shows the messages.
  */
 #ifndef HW_WIRE_H
 #define HW_WIRE_H
@@ -111,8 +111,8 @@ struct hw_welcome {
  * another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
-/* Checks the first 4 bytes of a connection. Returns 0 if a HELLO begins with them, or -EPROTO with a guess of the
- * other protocol. */
+/* Checks the first 4 bytes of a connection. Returns 0 if a HELLO begins with them, or else -EPROTO; the error text names
+ * the other protocol if it is recognized. */
 int hw_hello_sniff(const uint8_t in[4]);
 /* Encodes c. The server then writes its proof (hw_boot_prove_server()) to the end of out. */
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c);
