@@ -7,7 +7,7 @@
 #include "message/op.h"
 #include "world.h"
 
-/* Checks that nothing in the peer of this node exceeds the limits. */
+/* Checks the limits on what the peer of this node keeps. */
 void bounds_check(struct world *w, int side, struct hw_peer *p);
 
 /* The state of bounds_watch() for an operation that has not ended. */

@@ -54,7 +54,7 @@ struct range {
 extern struct gpu fake_gpus[MAX_GPUS];
 extern struct fakecuda_counts fake_counts;
 extern unsigned fake_copy_us;
-extern pthread_mutex_t fake_lock; /* protects all state */
+extern pthread_mutex_t fake_lock; /* fake_enter() takes it */
 
 /* Takes the lock. If this call must fail, returns its error code instead. */
 CUresult fake_enter(const char *symbol);

@@ -445,7 +445,7 @@ static struct gpu *gpu_at(uint64_t at)
     return NULL;
 }
 
-/* Finds the first hole of len bytes between allocations of the GPU, aligned to `align`. Returns 0 if there is none. */
+/* Returns the lowest free address of the GPU's memory for len bytes, aligned to `align`, or 0 if there is none. */
 static uint64_t find_hole(int device, size_t len, size_t align)
 {
     const uint64_t base = (uintptr_t)fake_gpus[device].base;

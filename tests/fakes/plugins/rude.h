@@ -94,7 +94,7 @@ enum rude_way {
 /* Return whether the way was selected, and its number. */
 bool rude(enum rude_way way);
 long rude_number(enum rude_way way);
-/* Crash or hang in the way that RUDE selects. */
+/* End the process with SIGSEGV; hang the calling thread. */
 __attribute__((noreturn)) void rude_crash(void);
 void rude_hang(void);
 

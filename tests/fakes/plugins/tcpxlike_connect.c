@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listen, connect and accept: one control connection and some of data, each introduced by a hello. */
+/* listen, connect and accept: one control connection and some data connections, each introduced by a hello. */
 #include "tcpxlike.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets for the plugins in this folder: TCP over IPv4, nonblocking. */
+/* Sockets for the tcpxlike and rude plugins: TCP over IPv4, nonblocking. */
 #ifndef PLUGIN_WIRE_H
 #define PLUGIN_WIRE_H
 
