@@ -171,7 +171,7 @@ static void ask_for_bytes(void)
     drop_peer();
 }
 
-/* Lets the sequence numbers of control messages wrap around, without a refusal and without a mark. */
+/* Lets the sequence numbers of sent and of received control messages wrap around. */
 static void count_on(void)
 {
     const uint32_t step = 1u << 26;
