@@ -65,7 +65,7 @@ def resolve(root, file, name):
 
 
 def check(root, file):
-    """Returns the faults of one file, as text."""
+    """Yields the faults of one file, as text."""
     me = file.relative_to(root).as_posix()
     folder = folder_of(me)
     if folder is None:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs into a staging folder, builds examples/transfer.c with only pkg-config, like a user, with the shared and with the
-# static library, and runs both (TAP).
+# Installs into a staging folder, builds examples/transfer.c with only pkg-config, like a user, with the shared and with
+# the static library, and runs both (TAP).
 #   install.sh BUILD SOURCE PREFIX LIBDIR SANITIZERS MAN(yes|no) CC...
 set -u
 build=$1 source=$2 prefix=$3 libdir=$4 sanitizers=$5 man=$6

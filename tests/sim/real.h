@@ -14,7 +14,7 @@
 
 struct real_node {
     struct hw_driver driver[REAL_LOOPS];
-    struct hw_knobs knobs; /* none are set, because nothing reads them */
+    struct hw_knobs knobs; /* all 0 */
     struct hw_session *session;
     unsigned rails, links;
     bool tcp;                           /* if false: Unix socket pairs */
