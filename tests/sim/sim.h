@@ -109,7 +109,7 @@ struct sim_conn {
     bool silent;               /* nothing moves */
     bool lost[2];              /* nothing that side i sends moves, not even acknowledgements */
     bool hung;                 /* nothing moves, because a device has stopped; the path does not look dead */
-    bool told[2];              /* side i gets an error at its next read or write */
+    bool told[2];              /* side i gets an error once it writes, or has nothing to read */
 };
 
 void sim_conn_open(struct sim *s, struct sim_conn *c);

@@ -216,7 +216,7 @@ static struct hw_op *post_noted(enum hw_op_kind kind, struct hw_import *import)
     return op;
 }
 
-/* Three writes' notifications fill the peer's buffer and wait for a rail, and another notification waits for them. */
+/* Three writes with notifications wait for a rail, and another notification waits for room in the peer's buffer. */
 static void lose_notes(void)
 {
     struct hw_op *op[4];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs, contexts, memory, pointers, and injected faults. */
+/* The environment, injected faults, GPUs, contexts and memory. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GRAIN 512 /* alignment of addresses, and the gap between allocations */
+#define GRAIN 512 /* alignment of device_alloc(), and the gap that find_hole() leaves */
 
 struct gpu fake_gpus[MAX_GPUS];
 struct fakecuda_counts fake_counts;

@@ -71,7 +71,7 @@ static struct posted recall(void *req)
     return found;
 }
 
-/* Runs when the library is unloaded or the process ends. */
+/* Runs when the library is unloaded or the process exits. */
 __attribute__((destructor)) static void gone(void)
 {
     if (fault("fork") && owner && owner != getpid())

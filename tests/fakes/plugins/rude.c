@@ -192,8 +192,8 @@ static ncclResult_t close_listen(void *listener)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* Returns true if the call must return no request: always for `never`; for `some`, its number of times before each real
- * request. */
+/* Returns true if the call must return no request: if `never` is selected, always; if `some` is, so many times before
+ * each real request. */
 static bool no_request(enum rude_way some, enum rude_way never, atomic_long *calls)
 {
     return rude(never) || (rude(some) && ++*calls % (rude_number(some) + 1) != 0);

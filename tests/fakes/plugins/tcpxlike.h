@@ -120,7 +120,7 @@ struct gpu_side {
 void tcpx_gpu_now(struct gpu_side *out);
 ncclResult_t tcpx_gpu_open(struct gpu_side *g);
 void tcpx_gpu_close(struct gpu_side *g);
-/* Allocates and frees pages of host memory, which the GPU, if any, can access. */
+/* Allocate and free pages of host memory, which the GPU, if any, can access. */
 void *tcpx_pages_alloc(const struct gpu_side *g, size_t len);
 void tcpx_pages_free(const struct gpu_side *g, void *p, size_t len);
 ncclResult_t tcpx_load(const struct gpu_side *g, void *host, const void *from, size_t len);

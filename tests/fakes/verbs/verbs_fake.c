@@ -80,8 +80,8 @@ struct ib_uverbs_attr *fake_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
     return NULL;
 }
 
-/* fake_stub: the thread that makes the current request; base: the address of the window for which the request's
- * addresses were computed; here: the window's address in this process. */
+/* fake_stub: the thread that makes the current request, or 0 for this process; base: the address of the window for
+ * which the request's addresses were computed; here: the window's address in this process. */
 pid_t fake_stub;
 static uint64_t base;
 static uint8_t *here;

@@ -109,12 +109,12 @@ void world_start(struct world *w, const char *policy, bool killable, int (*fn)(v
 extern int (*world_before)(void);
 /* Returns the program's exit status (128 + signal), or -1 if it has not ended within the deadline and was killed. */
 int world_app(struct world *w);
-/* Ends the broker, and returns its exit status. */
+/* Ends the broker, and returns its exit status like world_app(). */
 int world_end(struct world *w);
 /* Returns a number of the broker's status, such as "opens" or, for device fake0, "fake0.opens" and "fake0.pd", or -1 if
  * the status or the device does not exist. */
 long world_status(const struct world *w, const char *what);
-/* Waits until a number of the status has this value. */
+/* Waits until a number of the status has this value. Returns false if that does not happen in time. */
 bool world_becomes(const struct world *w, const char *what, long value);
 unsigned world_fds(const struct world *w); /* number of the broker's file descriptors, once it is stable */
 long world_kb(const struct world *w);      /* the broker's anonymous memory in KiB, or -1 */
