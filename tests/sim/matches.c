@@ -3,7 +3,7 @@
  * Messages through queues between two nodes: sent and received in any order, short and long, too long, cancelled
  * explicitly and by deadline, while rails die and memory runs out.
  *
- * Streams are closed by either side, or both. A queue's number here is that of its stream; stream 0 cannot be closed.
+ * Streams are closed by either side, or both. A queue's number here is that of its stream; stream 0 is never closed.
  *
  * Checks: each operation ends once, with a reason if it fails; a receive that succeeds has one complete message of its
  * queue, and no other receive has it; receives get messages in the order in which both were posted, and if nothing was

@@ -21,7 +21,7 @@ struct df_faults {
     atomic_bool wedge;     /* recvmsg fails with ENODEV */
     atomic_bool lie;       /* recvmsg returns one byte more than it describes */
     atomic_bool stray_now; /* like plain, but set during a transfer */
-    atomic_uint queues;    /* maximum number of receive queues that each client can bind; 0: no limit */
+    atomic_uint queues;    /* limit of a client's receive bindings plus requested queues; 0: none */
 };
 extern struct df_faults df_faults;
 void df_well(void); /* turns off all faults except `queues` */
