@@ -26,7 +26,8 @@ from tap import done, ok, skip  # noqa: E402
 ROOT, HAWSER = pathlib.Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2])
 LAB = f"docs{os.getpid()}"
 PATIENCE = 120
-TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()  # other folders also have files of other projects
+# Names of other folders may belong to other projects.
+TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()
 
 
 def none(faults, what):

@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok, skip  # noqa: E402
 
-# glibc's own libraries. The dynamic linker is needed if the compiler calls __tls_get_addr.
+# glibc's own libraries. The dynamic linker is needed if compiled code calls __tls_get_addr.
 ALLOWED = re.compile(r"^(libc|libm|libpthread|ld-linux[^.]*)\.so\.\d+$")
 
 

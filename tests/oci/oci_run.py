@@ -302,7 +302,7 @@ def killed(rt, host):
         ok(not host.has("rdma0"), "the container has the NICs")
         rt("kill", ident, "KILL")
         ok(p.wait(SECONDS) == 137, "a killed container ends", p.returncode)
-        if rt.name == "crun":  # in the foreground crun deletes the container itself; for the others, the caller does
+        if rt.name == "crun":  # in the foreground crun deletes the container itself; for runc, the caller does
             until(lambda: host.has("rdma0"), "the NICs")
     host.back("killed container")
     ident = rt.new()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libnccl-net-rude.so: a net plugin for tests, with table v9, that behaves as badly as the ABI allows, in the ways that
- * the environment selects: RUDE=way,way=number... Without it the plugin works, with host memory over TCP on loopback.
+ * libnccl-net-rude.so: a net plugin for tests, with table v9, that misbehaves in the ways that the environment selects:
+ * RUDE=way,way=number... Without it the plugin works, with host memory over TCP on loopback.
  * rude_help() prints the ways, which are listed here. An unknown way aborts at load, because it is an error of the
  * test.
  */
