@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts what a process holds, by /proc. */
+/* What processes hold and do, according to /proc, and a write to another process's memory. */
 #ifndef HW_TESTS_PROC_H
 #define HW_TESTS_PROC_H
 
@@ -24,7 +24,7 @@ __attribute__((unused)) static int proc_entries(const char *folder)
     return n;
 }
 
-/* Returns the number of the caller's mappings of files whose names contain text. */
+/* Returns the number of lines of /proc/self/maps that contain text. */
 __attribute__((unused)) static int proc_maps(const char *text)
 {
     FILE *f = fopen("/proc/self/maps", "re");
@@ -37,8 +37,7 @@ __attribute__((unused)) static int proc_maps(const char *text)
     return n;
 }
 
-/* Returns the number of children of a thread (of a process, if it has one thread): running ones, and those to be
- * reaped. */
+/* Returns the number of children of the process's main thread, including zombies. */
 __attribute__((unused)) static int proc_children(int pid)
 {
     char path[64];
@@ -52,7 +51,7 @@ __attribute__((unused)) static int proc_children(int pid)
     return n;
 }
 
-/* Waits until the caller's other threads all sleep, for at most a second. */
+/* Waits until none of the caller's other threads is running, for about a second at most. */
 __attribute__((unused)) static void proc_wait_idle(void)
 {
     for (int round = 0, idle = 0; round < 500 && idle < 2; round++, usleep(2000)) {

@@ -31,7 +31,7 @@ def place(folders=None):
 
 
 def copy(program, folder):
-    """Copies program into a folder that every user may enter. Returns its path."""
+    """Copies program into a folder that every user may enter. Returns the copy's path."""
     to = pathlib.Path(folder) / pathlib.Path(program).name
     assert enters(folder), f"{folder}: not every user may enter"
     shutil.copyfile(program, to)

@@ -6,9 +6,8 @@ import pathlib
 import re
 import sys
 
-# Maps a folder (the longest match counts) to the folders and files from which it may include, besides itself. This is
-# the order of CONTRIBUTING.md: base < net, mem, wire < core < message, transport < context < nccl; sys, node < sandbox,
-# oci, helper, verbs, lab < tool.
+# Maps a folder (the longest match counts) to the folders and files from which it may include, besides itself.
+# CONTRIBUTING.md describes these rules.
 API = "include/hawser.h"
 LOW = [API, "lib/base"]
 MID = LOW + ["lib/net", "lib/mem", "lib/wire"]
@@ -65,7 +64,7 @@ def resolve(root, file, name):
 
 
 def check(root, file):
-    """Returns the faults of one file, as text."""
+    """Yields the faults of one file, as text."""
     me = file.relative_to(root).as_posix()
     folder = folder_of(me)
     if folder is None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that calls only go downwards, with the symbol tables of the build: which folder may call which, that no two
-folders call each other, and that no files of two folders call each other in a circle (TAP). The rules are those of
-arrows.py.
+"""Checks that calls only go downwards, with the symbol tables of the build: which folder may call which, that folders
+do not call each other in a circle (with exceptions in TOGETHER), and that no files of two folders do (TAP). The rules
+are those of arrows.py.
 Usage: calls.py ROOT BUILD NM ARCHIVE..."""
 import collections
 import re
@@ -29,7 +29,7 @@ def name_objects(root):
 
 
 def source_of(names, build, path):
-    """Returns the source of BUILD/FOLDER/libX.a.p/OBJECT.o, or None if it is generated."""
+    """Returns the source of BUILD/FOLDER/libX.a.p/OBJECT.o, or None if the source tree has none."""
     place = arrows.pathlib.Path(path).resolve().relative_to(build)
     folder = place.parent.parent.as_posix()
     return names.get(("" if folder == "." else folder, place.name.removesuffix(".o")))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks README.md and docs/ (TAP): links and anchors lead to something, named files exist, options of `hawser` exist,
-and every command of a block in README.md and docs/*.md is run here or by a test, or is listed with a reason
-(docs_commands.py)."""
+"""Checks README.md, docs/ and other pages (TAP): links and anchors lead to something, named files exist, options of
+`hawser` exist, and every command of a block in README.md and docs/*.md is run here or by a test, or is listed with a
+reason (docs_commands.py)."""
 import contextlib
 import os
 import pathlib
@@ -26,7 +26,8 @@ from tap import done, ok, skip  # noqa: E402
 ROOT, HAWSER = pathlib.Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2])
 LAB = f"docs{os.getpid()}"
 PATIENCE = 120
-TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()  # other folders also have files of other projects
+# Names of other folders may belong to other projects.
+TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()
 
 
 def none(faults, what):
@@ -168,7 +169,7 @@ class Runner:
         return self.file().read_text(encoding="utf-8", errors="replace")
 
     def stop(self, p):
-        """Interrupts the command, and returns its status."""
+        """Interrupts the command, or kills it, and returns its status, or None if it does not end in time."""
         for number in (signal.SIGINT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(p.pid, number)
@@ -217,7 +218,7 @@ class Runner:
 
 
 def run_commands(commands):
-    """Runs the commands that docs.py runs. A command in several pages runs in each, because it follows other commands
+    """Runs the commands of HERE. A command in several pages runs in each, because it follows other commands
     there."""
     up = subprocess.run([HAWSER, "lab", "up", "--name", LAB, "--nics", "2"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     try:

@@ -2,9 +2,9 @@
 """Lists where each command of README.md and docs/*.md is run. A new or changed command in a page needs a row here.
 
 HERE: docs.py runs the command. `where`: "here" for this machine, "" if the prompt (`node1$` or `node2$`) names a node.
-      `swap`: replacements that make the command take a second, or suit this machine. `ends`: the command continues
+      `swap`: replacements that shorten the command's run, or suit this machine. `ends`: the command continues
       until it is interrupted. `status`: the exit statuses that are right.
-BY:   a test runs the command. docs.py looks for the words in the test's source, where they distinguish the command.
+BY:   a test runs the command. docs.py looks for the words, which distinguish the command, in the test's source.
 NOT:  nothing runs the command, for the reason given."""
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests what meson leaves out without optional libraries (TAP): with libsodium alone, it builds libhawser, the NCCL
-plugin and the NIXL backend, and its summary names the parts left out, with the reasons.
+plugin and, if possible, the NIXL backend, and its summary names the parts left out, with the reasons.
 Usage: features.py SOURCE BUILD SANITIZERS CC..."""
 import os
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks what libhawser.so exports and needs: its dynamic symbols are exactly the HAWSER_API functions of hawser.h,
-with the version node and the soname of that header's version, and it needs only libc and its parts, because it is
+with version nodes and the soname of that header's version, and it needs only libc and its parts, because it is
 loaded into other programs (TAP).
 Usage: library.py LIBHAWSER.SO HAWSER.H SANITIZERS"""
 import pathlib
@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok, skip  # noqa: E402
 
-# glibc's own libraries. The dynamic linker is needed if the compiler calls __tls_get_addr.
+# glibc's own libraries. The dynamic linker is needed if compiled code calls __tls_get_addr.
 ALLOWED = re.compile(r"^(libc|libm|libpthread|ld-linux[^.]*)\.so\.\d+$")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the NCCL plugin exports and needs: its dynamic symbols are exactly NCCL's tables, which are data objects
-of the right sizes; it needs only libc and its parts, and is never unmapped (TAP).
+"""Checks what the NCCL plugin exports and needs: its dynamic symbols are exactly NCCL's tables, which are data objects,
+and the net tables have the right sizes; it needs only libc and its parts, and is never unmapped (TAP).
 Usage: nccl.py LIBNCCL-NET-HAWSER.SO SANITIZERS"""
 import pathlib
 import re
@@ -14,12 +14,12 @@ import library  # in this folder
 from tap import done, ok  # noqa: E402
 
 TABLES = {f"ncclNetPlugin_v{n}" for n in range(6, 13)} | {"ncclTunerPlugin_v4", "ncclTunerPlugin_v5", "ncclTunerPlugin_v6"}
-# Sizes of the tables in bytes (NCCL's ABI).
+# Sizes of the net tables in bytes (NCCL's ABI).
 SIZES = {6: 136, 7: 152, 8: 152, 9: 160, 10: 160, 11: 176, 12: 176}
 
 
 def main(lib, sanitizers):
-    # Columns of readelf: address, size, type and name.
+    # Columns of readelf: number, address, size, type, binding, visibility, section and name.
     rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
     rows = [r for r in rows if len(r) >= 8 and r[6] != "UND" and r[6] != "Ndx"]
     shown = {r[7]: r for r in rows}

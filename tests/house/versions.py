@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that all other places have the project's version of meson.build (TAP; docs/versions.md)."""
+"""Checks that other places agree with the project's version in meson.build (TAP; docs/versions.md)."""
 import ctypes
 import pathlib
 import re

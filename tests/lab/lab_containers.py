@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests two nodes of a lab, some of whose NICs have no partner on the other node (TAP). `hawser` asks the other node
-for its NICs. The NICs that both nodes have are moved into a container on each node, and a transfer between the two
-containers is verified."""
+"""Tests two nodes of a lab, one of which has a NIC without a partner on the other node (TAP). `hawser` asks the other
+node for its NICs. NICs that both nodes have are moved into a container on each node, and transfers between the two
+containers are verified."""
 import os
 import re
 import signal
@@ -25,7 +25,7 @@ def run(node, *argv):
 
 
 def serve(argv):
-    """Starts `hawser serve`, and returns when it answers."""
+    """Starts `hawser serve`, and returns the process once it serves."""
     p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     for line in p.stdout:
@@ -48,7 +48,7 @@ def nics(r):
 
 
 def plans():
-    """eth0 connects the nodes and stays in them; only node a has eth4."""
+    """The nodes ask each other over eth0, which stays in them; only node a has eth4."""
     a = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3,eth4", "--peer", "198.18.0.2")
     ok(a.returncode == 0 and nics(a) == "eth1,eth2,eth3", "the plan of a: what b has too", (nics(a), a))
     ok("eth4" in a.stdout and "the peer 198.18.0.2 has no corresponding NIC (--peer)" in a.stdout, "the one that b lacks, and why", a)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Two nodes of a lab for each fabric: checks which pairs of NICs are used, the reasons why others are not, that every
-byte arrives, and that paths on which no packet can arrive cost no time (TAP).
+byte arrives, and that paths on which no packet can arrive cost less than a second (TAP).
 Usage: lab_fabrics.py HAWSER FABRIC..."""
 import json
 import os

@@ -108,7 +108,7 @@ def wrong_nic(tcpx):
                 "several NICs in one subnet, doctor", 0)
         answers(r, "WARN rdma.arp-announce eth0, eth1, eth2, eth3: 0, so this NIC may send ARP requests with another NIC's address", "doctor", 0)
         # Which NIC answers first, and which address a request has, is random. With only the first half of the remedy,
-        # only sent packets take another path. The other node's old neighbour entries are removed.
+        # only sent packets take another path. Old neighbour entries are removed.
         lab.run("sh", "-c", "cd /proc/sys/net/ipv4/conf; for n in all eth0 eth1 eth2 eth3; do echo 1 >$n/arp_ignore; echo 2 >$n/arp_announce; done")
         lab.run("ip", "neigh", "flush", "all")
         r = lab("validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two NICs with very different rates, with one transfer at a time: the slow NIC carries about its share of the rates,
-and no chunks that delay the transfer (TAP). Counts bytes, not time.
+"""Two NICs with very different rates, with one transfer at a time: the slow NIC carries at most four times its share of
+the rates (TAP). Counts bytes, not time.
 Usage: lab_uneven.py HAWSER"""
 import json
 import os

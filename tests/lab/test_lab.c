@@ -119,7 +119,7 @@ static bool talks(const char *lab, const char *node, const char *addr)
     return run(lab, node, ARGV(self, "--connect", addr), out, sizeof(out)) == 0;
 }
 
-/* Starts the echo server in a node. Returns 0 if it does not start. */
+/* Starts the echo server in a node. Returns its PID, or 0 if it does not start. */
 static pid_t start_server(const char *lab, const char *node)
 {
     char buf[8] = "";
@@ -427,7 +427,7 @@ static void test_two_labs(struct hw_lab_info *info)
     is_int(remains(two), 0, "nothing is left");
 }
 
-/* Returns the process that keeps a lab without root, which listens on the lab's name. */
+/* Returns the process that keeps a lab without root, which listens on the lab's name, or 0. */
 static pid_t keeper_of(const char *lab)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -530,7 +530,7 @@ static void test_relay(void)
     is_int(remains(one), 0, "nothing is left");
 }
 
-/* Kills `up` with SIGKILL at points spread over its whole duration (a few milliseconds). */
+/* Kills `up` with SIGKILL at points spread over its whole duration. */
 static void test_killed(void)
 {
     enum { ROUNDS = 24 };

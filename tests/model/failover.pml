@@ -3,8 +3,8 @@
  * Failover of a session with two rails: a spin model of lib/core/session.c, rail.c and link.c. failover.py runs it, and
  * plants defects in it.
  *
- * Events: the client connects each rail, and reconnects it; a connection breaks, a handshake is given up at any step, a
- * rail cannot start: FAILURES of these failures, at any time, on either rail. Each side notices independently that a
+ * Events: the client connects each rail, and reconnects it; a connection breaks, a handshake is given up, a rail cannot
+ * start: up to FAILURES of these failures, at any time, on either rail. Each side notices independently that a
  * connection has ended, and until then receives what was sent. Last words go to the peer in handshakes and by rails,
  * and those that a rail loses are sent again.
  *
@@ -39,10 +39,10 @@
  *
  * Not modelled: a session that dies, marks, the release of memory, acknowledgements that contradict what was sent (the
  * simulator has them), more than two rails. The model assumes that the server starts a rail when it answers, as with
- * TCP, and that each rail can be reconnected in the end. Two options remove these assumptions:
+ * TCP, and that each rail can be reconnected eventually. Two options remove these assumptions:
  *   MEETS  the server starts a rail some time after its answer, perhaps later than the client, or not at all
- *   CUTS   a rail may be cut permanently, at the cost of one failure, while the other one works
- * Both require two properties of lib/core, and spin finds the fault if a DEFECT removes one of them:
+ *   CUTS   a rail may be cut permanently, at the cost of one failure, unless the other one is cut
+ * They require two properties of lib/core, and spin finds the fault if a DEFECT removes one of these:
  *   DEFECT_VOID_UNSAID      a side that gives up a generation which the peer may have started sends "0 frames" as its
  *                           last word on it, by another rail; the server counts it as started and ended
  *                           (hw_session_give_up)
@@ -482,7 +482,7 @@ end:
     od
 }
 
-/* The last word of side s on generation n of rail r. */
+/* Carries the last word of a side on one generation of a rail. */
 proctype carry_word(byte side; byte rail; byte of_gen)
 {
 end:

@@ -269,7 +269,7 @@ static void fixtures(void)
         ok(rc == bad[i].rc && strstr(hw_error(), bad[i].says), "map '%s': %s", bad[i].map, hw_error());
         hw_plan_free(&p);
     }
-    /* CUDA's order differs from that of the addresses; one GPU is hidden, and one is not in sysfs */
+    /* CUDA's order differs from that of the addresses; six GPUs are hidden, and one of CUDA's is not in sysfs */
     struct hw_bdf cuda[3] = {n.gpu[7].at, n.gpu[0].at, {.domain = 9}};
     hw_node_free(&n);
     int root = hw_root_open(TEST_DATA "/nodes/a3-high");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests with real container runtimes: new namespaces to run in, with a folder in memory."""
+"""Shared by oci_run.py and oci_hostile.py: new namespaces to run in, with a folder in memory."""
 import contextlib
 import os
 import pathlib
@@ -18,8 +18,8 @@ def skip_all(why):
 
 
 def inside(programs, prefix, work):
-    """Runs the test again in a new network and mount namespace; there, calls work(folder, stack), and exits with its
-    status. Skips everything if that is not possible."""
+    """Runs the test again in a new network and mount namespace; there, calls work(folder, stack), and returns the exit
+    status of the test. Skips everything if that is not possible."""
     if "inside" not in sys.argv[4:]:
         if os.geteuid() != 0:
             skip_all("it takes root")

@@ -180,7 +180,7 @@ def races(host):
 # ---- root file systems ----------------------------------------------------------------------------
 
 def rootfs(host):
-    """Tests that whatever an image has at /sys, and above it, redirects no mount and no file elsewhere."""
+    """Tests that whatever an image has at /sys, or below it, redirects no mount and no file elsewhere."""
     target = host.tmp / "target"
     (target / "fs/cgroup").mkdir(parents=True)
     root = host.tmp / "bundle/rootfs"
@@ -242,7 +242,7 @@ def rootfs(host):
 # the record of spec
 
 def notes(host):
-    """Tests that spec undoes what an earlier spec has recorded, and ignores a record that a tenant has written."""
+    """Tests that spec refuses a record that a tenant has written, and annotations that ask for more than spec gives."""
     node = full(host.tmp, "switch4")[0]
     b = host.tmp / "forged"
     b.mkdir()

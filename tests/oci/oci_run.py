@@ -53,7 +53,7 @@ class Host:
 
     def __init__(self, tmp, stack):
         self.tmp, self.journal = tmp, tmp / "journal"
-        # a sysfs of this namespace, and the one version of cgroups that every runtime supports
+        # a sysfs of this namespace, and a version of cgroups that both runtimes support
         must("mount", "-t", "sysfs", "none", "/sys")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
         self.peer = subprocess.Popen(["unshare", "-n", "sleep", "600"])
@@ -218,7 +218,7 @@ def memlock():
 
 
 def own_limit(rt):
-    """Tests a limit that the container already has, which therefore stays."""
+    """Gives the container a limit of its own, which therefore stays."""
     f = rt.bundle / "config.json"
     c = json.loads(f.read_text())
     c["process"]["rlimits"].append({"type": "RLIMIT_MEMLOCK", "hard": 65536, "soft": 65536})
@@ -302,7 +302,7 @@ def killed(rt, host):
         ok(not host.has("rdma0"), "the container has the NICs")
         rt("kill", ident, "KILL")
         ok(p.wait(SECONDS) == 137, "a killed container ends", p.returncode)
-        if rt.name == "crun":  # in the foreground crun deletes the container itself; for the others, the caller does
+        if rt.name == "crun":  # in the foreground crun deletes the container itself; for runc, the caller does
             until(lambda: host.has("rdma0"), "the NICs")
     host.back("killed container")
     ident = rt.new()

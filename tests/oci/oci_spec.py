@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests `hawser sandbox spec` and `cdi` on files alone: what is added, that a second run adds nothing and --undo
-removes everything, and what is refused (TAP). Usage: oci_spec.py HAWSER"""
+removes everything, and what is refused; also what oci-hook refuses (TAP). Usage: oci_spec.py HAWSER"""
 import copy
 import json
 import os

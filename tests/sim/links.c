@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two nodes, connected by up to four links that die and come back, write to each other's memory. The layer above the
- * links is the smallest correct one: chunks of any operation use any link; if a link dies, both sides close it, then
- * tell each other how much they have received, and only then send the rest over other links and connect again.
+ * Two nodes, connected by up to four links that die and come back; one or both write to the other's memory. The layer
+ * above the links is small: chunks of any operation use any link; if a link dies, both sides close it, then tell each
+ * other how much they have received, and only then send the rest over other links and connect again.
  *
  * Checks: each byte that arrives is what the operation's source held when it was posted (so nothing is read after an
  * operation has ended and its source is overwritten, even if the peer lied about what it has); no chunk arrives twice;
- * none is acknowledged before it arrives; no byte is written to memory after the operation has ended or its memory was
- * revoked; every operation ends; windows are respected.
+ * none is acknowledged before it arrives, unless the peer lies; no byte is written to memory after the operation has
+ * ended or its memory was revoked; every operation ends; windows are respected.
  */
 #include "core/link.h"
 #include "sim.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three loops that post tasks to each other and set timers, driven in a random order with random budgets. Checks: a
- * posted task runs once for all posts before it began; tasks run in the order in which one side posted them; timers
+ * posted task runs once for all posts before it began; a loop runs tasks in the order in which they were posted; timers
  * fire once, never early, in order, and not after they were stopped; a loop correctly reports when it has something to
  * do.
  */

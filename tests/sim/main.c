@@ -4,9 +4,9 @@
  *   sim [--list FILE] [--seeds FIRST:COUNT]
  *   sim --trace SEED[,FEATURES[,FAULTS[,OPS]]]
  * Each seed is one schedule. The first one that fails is run again with one feature after the other removed, then with
- * fewer faults and operations, as long as it fails, and its trace is printed: the events in order, with the smallest
- * set of features that shows the fault. Seeds of the list, which have failed before, come first: each line has a seed,
- * the names of its features (none: those that the seed itself selects), and after a # what it found.
+ * fewer faults and operations, as long as it fails, and its trace is printed: the events in order. Seeds of the list
+ * come first: each line has a seed, the names of its features (none: those that the seed itself selects), and after a #
+ * what it found.
  */
 #include "sim.h"
 

@@ -3,14 +3,14 @@
  * Messages through queues between two nodes: sent and received in any order, short and long, too long, cancelled
  * explicitly and by deadline, while rails die and memory runs out.
  *
- * Streams are closed by either side, or both. A queue's number here is that of its stream; stream 0 cannot be closed.
+ * Streams are closed by either side, or both. A queue's number here is that of its stream; stream 0 is never closed.
  *
  * Checks: each operation ends once, with a reason if it fails; a receive that succeeds has one complete message of its
  * queue, and no other receive has it; receives get messages in the order in which both were posted, and if nothing was
  * cancelled the k-th gets the k-th; the message of a send that succeeds is in a receive; no queue keeps a send and a
  * receive that wait for each other; all operations of a stream that a side has closed end, none begins there, and once
  * both have closed it no side remembers it; after its end nothing reads or writes an operation's memory; the layer
- * above is called without a lock; in the end nothing is left, not even a queue.
+ * above is called without a lock; at the end nothing is left, not even a queue.
  */
 #include "bounds.h"
 #include "message/queue.h"
@@ -22,7 +22,7 @@
 #define QUEUES 3
 #define LENGTH (20u << 10)
 #define SPANS  80
-#define AFTER  0x3c /* what the application leaves in its memory: no transferred byte has this value */
+#define AFTER  0x3c /* what the application writes to a receive's memory: no transferred byte has this value */
 #define STEPS  250000
 #define DRAIN  60000
 #define NOBODY UINT32_MAX
@@ -295,7 +295,7 @@ static void close_any(struct node *n)
         close_stream(n, stream);
 }
 
-/* Does anything that an application may do when it is called. */
+/* Sometimes posts or cancels an operation, or closes a stream, as an application may in a callback. */
 static void do_more(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -365,7 +365,7 @@ static const struct action *find_waiting(const struct node *n)
     return NULL;
 }
 
-/* Returns an operation of a stream that a side has closed, which has to end. */
+/* Returns an unfinished operation of a stream that a side has closed, or NULL if there is none. */
 static const struct action *find_unclosed(const struct node *n)
 {
     for (uint32_t i = 0; i < n->posted; i++) {
@@ -376,7 +376,7 @@ static const struct action *find_unclosed(const struct node *n)
     return NULL;
 }
 
-/* Returns true if the k-th receive of the queue gets the k-th send. */
+/* Returns true if the k-th receive of the queue must get the message of the k-th send. */
 static bool is_exact(const struct node *n, uint32_t queue)
 {
     const struct sim *s = n->w->s;
@@ -503,8 +503,8 @@ static void take_step(struct world *w, struct node node[2])
             forget_op(&n->action[i]);
 }
 
-/* Sometimes simulates that many eager bytes were sent and none received, and that sequence numbers are about to wrap
- * around. */
+/* Sometimes simulates that many eager bytes were sent and none received, that sequence numbers are about to wrap
+ * around, and that one side has closed many streams. */
 static void fill_rooms(struct node *n, uint64_t *taken)
 {
     struct sim *s = n->w->s;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The message layer between two nodes: writes, reads and notifications of all sizes over regions that come and go,
+ * The message layer between two nodes: writes, reads and notifications of various sizes over regions that come and go,
  * cancelled explicitly and by deadline, while rails die and memory runs out.
  *
  * Checks: each operation that was posted ends once; one that succeeds has moved every byte by then; one that fails had
- * a reason to; after its end nothing reads or writes its memory, and nothing more of a write arrives; no byte of a
- * region changes except those that are written; nothing touches a region that was revoked; notifications arrive once,
- * complete, in their order, and never before the bytes of their write; those of successful operations arrive; a side
- * that closes says so once, after the notifications that ended before; no limit is exceeded, and nothing waits for room
- * that exists; the layer above is called without a lock; no honest frame is refused; in the end nothing is left.
+ * a reason to; after its end nothing reads or writes its memory, and nothing more of a write arrives unless the write
+ * was given up; no byte of a region changes except those that are written; nothing touches a region that was revoked;
+ * notifications arrive once, complete, and never before the bytes of their write; those without a write arrive in their
+ * order; those of successful operations arrive; a side that closes says so once, after the notifications that ended
+ * before; no limit is exceeded, and nothing waits for room that exists; the layer above is called without a lock; no
+ * honest frame is refused; at the end nothing is left.
  */
 #include "messages.h"
 
@@ -311,7 +312,7 @@ static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
         if (s->step == from && stuck)
             sim_say(s, "the home loop of node 1 stands still");
         w->stuck |= s->step == from && stuck;
-        node[1].overdue |= w->stuck; /* once its home continues, in the end, the time is over */
+        node[1].overdue |= w->stuck; /* once its home continues, at the end, the time is over */
         take_step(w, node);
         if (s->step > from && node[0].posted == node[0].n)
             msg_cancel_all(&node[0]);

@@ -20,7 +20,7 @@ struct node;
 struct region {
     struct hw_export x;
     struct node *node;
-    uint32_t serial, used; /* each operation has its own range */
+    uint32_t serial, used; /* used: bytes; each operation has its own range */
     bool revoking, revoked;
     uint8_t mem[REGION], first[REGION]; /* now, and initially */
 };
@@ -46,12 +46,12 @@ struct action {
     struct bounds_op watch;
     bool orphaned;                       /* the peer was dead when it ended */
     bool missed;                         /* a write: a region was given back before all its bytes had arrived */
-    bool deserted;                       /* a write: it ended before the peer had reported its result */
-    uint32_t behind;                     /* a write: bits of the writes that were deserted when it was posted */
+    bool deserted;                       /* it ended before the peer had reported its result */
+    uint32_t behind;                     /* bits of the operations that were deserted when it was posted */
     bool revoked_then;                   /* a region of its bytes was already revoked when it was posted */
     int wrong, result;                   /* the error that it must end with, 0: none; its result */
     uint8_t of[LENGTH];                  /* each byte's index in part */
-    uint8_t local[LENGTH], left[LENGTH]; /* left: what a write had left at its target */
+    uint8_t local[LENGTH], left[LENGTH]; /* left: the bytes at its target when it ended */
 };
 
 struct node {

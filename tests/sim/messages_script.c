@@ -66,7 +66,7 @@ static struct region *pick_region(struct node *n, uint32_t len)
 
 /* ---- operations ------------------------------------------------------------------------------------- */
 
-/* Gives back the handle of an operation. */
+/* Gives back the handle of an operation, and its imports. */
 static void forget_op(struct action *a)
 {
     if (a->op)

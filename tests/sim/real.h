@@ -14,7 +14,7 @@
 
 struct real_node {
     struct hw_driver driver[REAL_LOOPS];
-    struct hw_knobs knobs; /* none are set, because nothing reads them */
+    struct hw_knobs knobs; /* all 0 */
     struct hw_session *session;
     unsigned rails, links;
     bool tcp;                           /* if false: Unix socket pairs */
@@ -25,7 +25,7 @@ struct real_node {
 void real_init(struct real_node node[2]);
 /* Starts their threads, after the sessions are made. */
 void real_start(struct real_node node[2]);
-/* Stops them, after the sessions are freed. */
+/* Stops them, before the sessions are freed. */
 void real_stop(struct real_node node[2]);
 /* Runs fn(arg) on the node's home loop and waits for it. */
 void real_call(struct real_node *n, void (*fn)(void *arg), void *arg);

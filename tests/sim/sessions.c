@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session between two nodes of two loops each, over up to three rails that die, become silent and are connected
- * again, while handshakes are lost. Both sides send parcels, small ones by hw_session_send() and larger ones that rails
- * cut.
+ * again, while handshakes are lost. One side or both send parcels, some by hw_session_send() and some that rails cut.
  *
- * Checks: each parcel arrives once, complete, while the session lives; it is done only after it arrived; nothing that
- * an honest peer sends is refused; everything ends. At the end one side's session dies: each parcel is then done or
- * lost, once, and nothing of the session is left.
+ * Checks: each parcel that is not cancelled arrives once, complete, while the session lives; a parcel is done only
+ * after it arrived; nothing that an honest peer sends is refused; everything ends. At the end the sessions die, one
+ * after the other: each parcel is then done or lost, once, and nothing of the session is left.
  */
 #include "world.h"
 
@@ -36,7 +35,7 @@ struct node {
     int side;
     struct hw_session session;
     struct parcel parcel[PARCELS];
-    uint32_t n, posted, to_cut; /* parcels: total; given to the session; of these, those that rails cut */
+    uint32_t n, posted, to_cut; /* parcels: total; given to the session; waiting to be cut by a rail */
     uint32_t placed;            /* frames between place() and their end */
     uint32_t mark, marked;      /* own mark; the peer's newest */
 };
@@ -121,7 +120,7 @@ static void abandon_parcel(void *up, unsigned rail, const struct hw_link_in *in)
     n->placed--;
 }
 
-/* Returns the next mark, a count of the parcels that have arrived before. */
+/* Returns the mark, which is the number of parcels that have arrived. */
 static uint32_t get_mark(void *up)
 {
     struct node *n = up;
@@ -274,7 +273,7 @@ static void call_off(struct world *w, struct node *n)
     }
 }
 
-/* Checks that returned memory is as its owner left it. */
+/* Checks that memory that receivers got back is as they left it. */
 static void check_taken_back(struct sim *s, struct node node[2])
 {
     for (int side = 0; side < 2; side++)
@@ -297,7 +296,7 @@ static bool all_done(const struct node node[2])
     return true;
 }
 
-/* Kills side's session, and then the other one: nothing may be left. */
+/* Kills node 0's session, and then node 1's: nothing may be left. */
 static void end_sessions(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The basis of a simulation: one source of random numbers from a seed, a trace that is printed if a check fails, and
- * connections whose bytes arrive in pieces, late, or never. A schedule is a seed and a set of features; the same two
- * replay it exactly.
+ * connections whose bytes arrive in pieces, late, or never. A schedule is a seed, a set of features, and limits for
+ * faults and operations; the same values replay it exactly.
  */
 #ifndef HW_SIM_H
 #define HW_SIM_H
 
 #include "core/link.h"
 
-/* Events that may happen. A failing schedule is run again without each of them in turn, to find those that it needs. */
+/* What a schedule may have. A failing schedule is run again without each of these in turn, to find those that it
+ * needs. */
 enum sim_feature {
     SIM_PARTIAL, /* reads and writes move only a part of what they could */
     SIM_RESET,   /* a connection ends, and both sides learn of it at different times */
@@ -17,7 +18,7 @@ enum sim_feature {
     SIM_CANCEL,  /* operations are cancelled */
     SIM_REVOKE,  /* the receiver revokes memory */
     SIM_BOTH,    /* both sides send */
-    SIM_LINKS,   /* more than one link */
+    SIM_LINKS,   /* there may be several links and rails */
     SIM_SCATTER, /* payloads of many pieces */
     SIM_MEMORY,  /* allocations of the product sometimes fail */
     SIM_LIAR,    /* side 1 makes false statements, such as acknowledgements of frames that it has not received */
@@ -25,7 +26,7 @@ enum sim_feature {
     SIM_HALF,    /* a connection carries nothing more in one direction, nor the acknowledgements of the other one */
     SIM_SLOW,    /* NICs slow down, die and come back, or stop without an error */
     SIM_JUMP,    /* the clock jumps forward, as on a machine that was paused; or for one node only */
-    SIM_STUCK,   /* the loop of node 1's home stops for good, while its rails on another loop work */
+    SIM_STUCK,   /* the loop of node 1's home stops, while its rails on another loop work */
     SIM_CLOSE,   /* streams are closed, and a side announces that it closes */
     SIM_FEATURES
 };
@@ -38,7 +39,7 @@ struct sim {
     uint64_t seed, state, step;
     uint32_t features;              /* bits of enum sim_feature */
     uint32_t most_faults, most_ops; /* a failing schedule is run again with fewer */
-    uint64_t print;                 /* fingerprint of all events */
+    uint64_t print;                 /* fingerprint of the run */
     bool trace;                     /* print each event as it happens */
     char failed[256];               /* "" or the first check that failed */
 };
@@ -48,7 +49,7 @@ uint32_t sim_pick_faults(struct sim *s);
 uint32_t sim_pick_ops(struct sim *s, uint32_t most);
 /* Returns a number in [0, n). */
 uint64_t sim_random(struct sim *s, uint64_t n);
-/* Returns true once in n calls. */
+/* Returns true once in n calls on average. */
 bool sim_chance(struct sim *s, uint64_t n);
 bool sim_has(const struct sim *s, enum sim_feature f);
 /* Reports one event, for the trace. */
@@ -108,7 +109,7 @@ struct sim_conn {
     bool silent;               /* nothing moves */
     bool lost[2];              /* nothing that side i sends moves, not even acknowledgements */
     bool hung;                 /* nothing moves, because a device has stopped; the path does not look dead */
-    bool told[2];              /* side i gets an error at its next read or write */
+    bool told[2];              /* side i gets an error once it writes, or has nothing to read */
 };
 
 void sim_conn_open(struct sim *s, struct sim_conn *c);
@@ -121,9 +122,9 @@ int64_t sim_conn_move_apart(struct sim *s, struct sim_conn *c, int side, const s
 void sim_conn_stop_reading(struct sim_conn *c, int side);
 /* From now on the device does not write to the memory where it gathers what side receives. */
 void sim_conn_discard(struct sim_conn *c, int side);
-/* Moves a random part of the data in flight to the other end. */
+/* Moves some or all of the data in flight in one direction to its end. */
 void sim_conn_deliver(struct sim *s, struct sim_conn *c);
-/* Closes one side. Some of its sent data that has not arrived is lost, and all data in flight to it. */
+/* Closes one side. Some of its sent data that has not arrived is lost, and all data for it. */
 void sim_conn_close(struct sim *s, struct sim_conn *c, int side);
 /* Writes (out) or reads for side, piece after piece. Returns the bytes moved, -EAGAIN or -ECONNRESET. */
 int64_t sim_conn_move(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece, uint32_t n, bool out);
@@ -135,7 +136,7 @@ bool sim_conn_is_dead(const struct sim_conn *c);
 /* Returns true if the network has not acknowledged everything that side has sent. */
 bool sim_conn_is_sending(const struct sim_conn *c, int side);
 
-/* Run one schedule to its end; s has the seed and the features. Set s->failed if a check fails. */
+/* Run one part of a schedule to its end; s has the seed and the features. Set s->failed if a check fails. */
 void sim_run_links(struct sim *s);
 void sim_run_loops(struct sim *s);
 void sim_run_sessions(struct sim *s);

@@ -171,7 +171,7 @@ static void ask_for_bytes(void)
     drop_peer();
 }
 
-/* Lets the sequence numbers of control messages wrap around, without a refusal and without a mark. */
+/* Lets the sequence numbers of sent and of received control messages wrap around. */
 static void count_on(void)
 {
     const uint32_t step = 1u << 26;
@@ -216,7 +216,7 @@ static struct hw_op *post_noted(enum hw_op_kind kind, struct hw_import *import)
     return op;
 }
 
-/* Three writes' notifications fill the peer's buffer and wait for a rail, and another notification waits for them. */
+/* Three writes with notifications wait for a rail, and another notification waits for room in the peer's buffer. */
 static void lose_notes(void)
 {
     struct hw_op *op[4];

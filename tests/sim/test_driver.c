@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the driver with callers that wait, with and without the driver's own thread. In whatever order they come and
- * go, a posted task runs, and every caller that waits for it is notified. */
+/* Tests the driver with callers that wait, with and without the driver's own thread, and with callers that poll: posted
+ * tasks run, and callers that wait are notified. */
 #include "core/driver.h"
 #include "tests/tap.h"
 
@@ -139,7 +139,7 @@ static bool run_beside_thread(unsigned round)
 
 static struct hw_driver two[2];
 
-/* A task of a caller that polls. */
+/* The tasks of a caller that polls. */
 static struct poll {
     struct hw_task task, next, more;
     struct hw_driver *driver;
@@ -217,7 +217,7 @@ static long count_sleeps(const char *name)
     return n;
 }
 
-/* Tests that tasks posted by a task that runs in a caller's own turn run there, and wake no thread. */
+/* Tests that tasks posted by a task that runs in a caller's own turn run there, and hardly ever wake the thread. */
 static bool wakes_no_thread(void)
 {
     for (int i = 0; i < 100; i++)
@@ -236,8 +236,8 @@ static bool wakes_no_thread(void)
     return before >= 0 && slept <= POLLS / 10 + 2 * naps;
 }
 
-/* A caller that has its result polls another driver. That must run the work that the caller has left behind, before the
- * thread looks for it (after at least 250 us). Returns how often it took more than 200 us. */
+/* A caller that has its result polls another driver. This poll must run the work that the caller has left behind,
+ * before the thread looks for it (after at least 250 us). Returns how often this took more than 200 us. */
 static int count_left_behind(void)
 {
     int left = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a loop's mailbox between real threads: every post is followed by a run. (loops.c tests their order.) */
+/* Tests a loop's mailbox: every post of real threads is followed by a run (loops.c tests the order of runs), and a post
+ * behind a task that is not urgent wakes a thread. */
 #include "core/loop.h"
 #include "tests/tap.h"
 

@@ -2,7 +2,7 @@
 /*
  * The message layer over real threads and sockets: two nodes of two loops, two rails of two links that are cut
  * repeatedly, while both sides write, read and notify from one thread, send and receive messages from another one, and
- * cancel some of these. Mainly for ThreadSanitizer; the simulator has tested the logic.
+ * cancel some of these. Mainly for ThreadSanitizer; the simulator tests the logic.
  */
 #include "message/op.h"
 #include "real.h"

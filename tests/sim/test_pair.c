@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a session distrusts all rails of a pair of NICs if one of them is suspect, and which rail carries its own
- * frames. */
+/* Tests which rails of a pair of NICs a session distrusts if one of them is suspect, and which rail carries the
+ * session's own frames. */
 #include "core/session.h"
 #include "tests/tap.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session over real threads and sockets: two nodes of two loops, each loop a thread; two rails of two links, which
- * are cut repeatedly while both sides send from a separate thread. Each parcel arrives once. Mainly for
- * ThreadSanitizer: the simulator has tested the logic, but not concurrency.
+ * are cut repeatedly while both sides send from a separate thread. Each parcel that was not cancelled arrives
+ * once. Mainly for ThreadSanitizer: the simulator tests the logic, but not concurrency.
  */
 #include "real.h"
 #include "tests/tap.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests how rails of different rates and delays carry an operation, in simulated time: the duration, compared with what
- * the sum of their rates allows. One rail is a pipe of a constant rate; its sender learns of a byte's arrival a round
- * trip later.
+ * Tests how rails of different rates carry an operation, in simulated time: the duration, compared with what the sum of
+ * their rates allows. A chunk is confirmed a round trip after its last byte has left the rail.
  */
 #include "core/stripe.h"
 #include "message/pace.h"
@@ -61,7 +60,7 @@ static void take_chunk(struct run *run, struct rail *r, uint64_t now, uint64_t b
     r->chunk[i].bytes = bytes;
 }
 
-/* Lets each rail take a chunk. Returns false if none takes any. */
+/* Lets each rail take a chunk or, with run->greedy, as many as it may. Returns false if none takes any. */
 static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
 {
     bool any = false;
@@ -97,7 +96,7 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
     return any;
 }
 
-/* Returns the duration of an operation in ns. */
+/* Returns the duration of an operation in ns, or UINT64_MAX if bytes are left that no rail takes. */
 static uint64_t carry_bytes(struct run *run, uint64_t start, uint64_t bytes)
 {
     uint64_t now = start, left = bytes, last = start;

@@ -28,7 +28,7 @@ struct world {
     uint64_t now;
     struct hw_rail_limits limits;
 
-    /* private to world.c */
+    /* mostly for world.c */
     struct pipes *pipes[WORLD_RAILS][WORLD_LINKS]; /* the newest of each */
     struct pipes *all[4096];
     unsigned n_all;
@@ -73,9 +73,9 @@ void world_notice(struct world *w, int side);
 /* The upper layer passes on these notifications. */
 void world_note_end(struct world *w, int side, unsigned rail, int why);
 void world_note_down(struct world *w, int side, unsigned rail);
-/* Checks, after both sessions are freed, that each connection was closed by the side that had it. */
+/* Checks, after both sessions have died, that each connection was closed by the side that had it. */
 void world_check_closed(struct world *w);
-/* Frees loops and connections. */
+/* Frees the connections. */
 void world_free(struct world *w);
 
 #endif

@@ -5,9 +5,9 @@
  * environment.
  *
  * GPU memory has addresses that fault when the CPU accesses them. Asynchronous copies and kernels run later, in order,
- * on a thread for each stream. Calls that real CUDA would not allow are refused and counted.
+ * on a thread for each stream. Many calls that real CUDA would not allow are refused and counted.
  *
- * Environment variables, read at the first call, with their defaults:
+ * Environment variables, read when the library is loaded, with their defaults:
  *   FAKECUDA_GPUS=2          number of GPUs; 0: cuInit returns CUDA_ERROR_NO_DEVICE
  *   FAKECUDA_MEMORY=1024     memory of each GPU in MiB
  *   FAKECUDA_PCI=a,b         PCI addresses; default 0000:0A:00.0, 0000:0B:00.0...
@@ -26,22 +26,21 @@
 
 #include "mem/cuda.h"
 
-#define FAKECUDA_COUNTS(X)                                                                                           \
-    X(to_device)   /* bytes copied from host to device */                                                            \
-    X(from_device) /* bytes copied from device to host */                                                            \
-    X(within)      /* bytes copied between device addresses */                                                       \
-    X(copies)      /* completed asynchronous copies */                                                               \
-    X(exported)    /* bytes of exported dma-bufs */                                                                  \
-    X(kernels)     /* kernels that ran */                                                                            \
-    X(pageable)    /* asynchronous copies of host memory that is not pinned */                                       \
-    X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */                     \
-    X(blocking) /* calls that wait, or have us wait, for the application: cuCtxSynchronize, streams not NON_BLOCKING \
-                 */                                                                                                  \
-    X(allocations) /* from here on, the numbers of existing objects */                                               \
-    X(pins)                                                                                                          \
-    X(streams)                                                                                                       \
-    X(events)                                                                                                        \
-    X(modules)                                                                                                       \
+#define FAKECUDA_COUNTS(X)                                                                                      \
+    X(to_device)   /* bytes copied from host to device */                                                       \
+    X(from_device) /* bytes copied from device to host */                                                       \
+    X(within)      /* bytes copied between device addresses */                                                  \
+    X(copies)      /* completed asynchronous copies */                                                          \
+    X(exported)    /* bytes of exported dma-bufs */                                                             \
+    X(kernels)     /* kernels that ran */                                                                       \
+    X(pageable)    /* asynchronous copies of host memory that is not pinned */                                  \
+    X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */                \
+    X(blocking)    /* calls that wait for the application's work: cuCtxSynchronize, streams not NON_BLOCKING */ \
+    X(allocations) /* from here on, the numbers of existing objects */                                          \
+    X(pins)                                                                                                     \
+    X(streams)                                                                                                  \
+    X(events)                                                                                                   \
+    X(modules)                                                                                                  \
     X(entered) /* contexts that were pushed and not popped, in all threads */
 
 struct fakecuda_counts {
@@ -58,10 +57,10 @@ FAKECUDA_API void fakecuda_count(struct fakecuda_counts *out);
 FAKECUDA_API void fakecuda_fail(const char *name, unsigned nth, int code);
 /* Makes all streams of a GPU hang, or lets them continue. */
 FAKECUDA_API void fakecuda_stall(int device, bool on);
-/* Acts like a kernel with an invalid address: from now on, calls in the GPU's contexts return code. */
+/* Acts like a kernel with an invalid address: from now on, calls in the GPU's existing contexts return code. */
 FAKECUDA_API void fakecuda_break(int device, int code);
 
-/* Creates a context besides the primary one, and destroys it with all its memory. */
+/* Creates a context besides the primary one, and destroys it with its device memory. */
 FAKECUDA_API CUcontext fakecuda_context(int device);
 FAKECUDA_API void fakecuda_context_destroy(CUcontext ctx);
 /* Allocate memory like an application: cuMemAlloc in that context, cudaHostAlloc, cudaMallocManaged, and n adjacent
@@ -72,8 +71,8 @@ FAKECUDA_API void *fakecuda_managed(size_t len);
 FAKECUDA_API void *fakecuda_mappings(int device, size_t piece, unsigned n);
 FAKECUDA_API void fakecuda_free(void *ptr); /* one allocation or mapping */
 
-/* Returns the address at which the CPU can access [ptr, ptr+len) of device or pinned memory, or NULL if part of the
- * range is other memory. */
+/* Returns the address at which the CPU can access [ptr, ptr+len) of device, pinned or managed memory, or NULL if
+ * part of the range is other memory. */
 FAKECUDA_API void *fakecuda_alias(CUdeviceptr ptr, size_t len);
 
 /* Adds a function of this name to all modules, which runs fn on the stream's thread. args points to copies of the n

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-/* The entry points under their real symbols, with the prototypes that the library calls them by. */
+/* The entry points under their real symbols, with the prototypes of lib/mem/cuda.h. */
 #define X(name, symbol, params) FAKECUDA_API CUresult fake_##name params __asm__(symbol);
 HW_CUDA_CALLS(X)
 #undef X
@@ -54,9 +54,9 @@ struct range {
 extern struct gpu fake_gpus[MAX_GPUS];
 extern struct fakecuda_counts fake_counts;
 extern unsigned fake_copy_us;
-extern pthread_mutex_t fake_lock; /* protects all state */
+extern pthread_mutex_t fake_lock; /* fake_enter() takes it */
 
-/* Takes the lock. If this call must fail, returns its error code instead. */
+/* Takes the lock. If this call must fail, returns its error code without the lock. */
 CUresult fake_enter(const char *symbol);
 /* Counts a misuse. */
 CUresult fake_misuse(CUresult rc);

@@ -13,7 +13,7 @@
 
 /* The contents of a handle. */
 struct ticket {
-    uint64_t magic, offset, len; /* offset and len in the file; offset is not page-aligned */
+    uint64_t magic, offset, len; /* offset and len in the file; offset need not be page-aligned */
     int32_t pid, fd, device;
 };
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "it fits");

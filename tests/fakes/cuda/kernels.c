@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of lib/mem/kernels/gather.cu on the CPU, with the same parameters and the same division of the work
- * among the warps of the grid, so that tests detect a grid that is too small and wrong entries. */
+/* The functions of lib/mem/kernels/gather.cu on the CPU, with the same parameters. The two that gather also divide the
+ * work among the warps of the grid as on a GPU, so that tests detect a grid that is too small. */
 #include "fakecuda.h"
 
 #include "base/pattern.h"

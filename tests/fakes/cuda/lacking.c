@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that begins like a CUDA driver but lacks functions, such as cuDeviceGetCount. */
+/* A library with two functions of the CUDA driver, which lacks the others. */
 #include "mem/cuda.h"
 
 __attribute__((visibility("default"))) CUresult cuInit(unsigned flags);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs, contexts, memory, pointers, and injected faults. */
+/* The environment, injected faults, GPUs, contexts and memory. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define GRAIN 512 /* alignment of addresses, and the gap between allocations */
+#define GRAIN 512 /* alignment of device_alloc(), and the gap that find_hole() leaves */
 
 struct gpu fake_gpus[MAX_GPUS];
 struct fakecuda_counts fake_counts;
@@ -445,7 +445,7 @@ static struct gpu *gpu_at(uint64_t at)
     return NULL;
 }
 
-/* Finds the first hole of len bytes between allocations of the GPU, aligned to `align`. Returns 0 if there is none. */
+/* Returns the lowest free address of the GPU's memory for len bytes, aligned to `align`, or 0 if there is none. */
 static uint64_t find_hole(int device, size_t len, size_t align)
 {
     const uint64_t base = (uintptr_t)fake_gpus[device].base;

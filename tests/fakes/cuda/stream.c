@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, each with a thread, and the items in them: copies, events and kernels. */
+/* Streams, each with a thread, the items in them (copies, events and kernels), and modules. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct item {
     /* kernel */
     struct CUfunc_st *fn;
     unsigned grid[3], block[3];
-    uint64_t params[MAX_PARAMS][128]; /* 1 KiB, because hw_gather_few has a list as a parameter */
+    uint64_t params[MAX_PARAMS][128]; /* 1 KiB each, because hw_gather_few has a list as a parameter */
 };
 
 struct CUstream_st {
@@ -56,7 +56,7 @@ static struct CUstream_st *streams;
 static struct CUevent_st *events;
 static struct CUmod_st *modules;
 static struct CUfunc_st *functions;
-static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* signalled when an item has ended */
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* signalled when an item ends, and by fake_streams_wake() */
 
 #define UNLINK(list, it)                 \
     do {                                 \
@@ -192,7 +192,8 @@ static CUstream new_stream(CUcontext ctx)
     return s;
 }
 
-/* Returns the stream of this context with the handle, or NULL after counting a misuse if there is none. */
+/* Returns the context's stream with this handle (NULL: the default stream). If there is none, counts a misuse and
+ * returns NULL. */
 static CUstream stream_of(CUcontext ctx, CUstream handle)
 {
     if (!handle) {

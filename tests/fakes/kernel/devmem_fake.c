@@ -121,7 +121,8 @@ static void put_cmsg(struct msghdr *m, size_t *used, int type, struct dm_dmabuf_
     *used += CMSG_SPACE(sizeof(d));
 }
 
-/* Receives payload of a steered socket, in pieces of various sizes in pages of the pool. The caller holds mu. */
+/* Receives payload of a steered socket in pieces of various sizes, each in a page of the pool or, with some faults, in
+ * host memory. The caller holds mu. */
 static ssize_t receive(int fd, struct binding *b, struct msghdr *m)
 {
     uint8_t *iov = m->msg_iov->iov_base, stash[PAGE];
@@ -294,7 +295,7 @@ static int bind_memory(struct binding *b, int fd, uint32_t client, bool tx)
     return 0;
 }
 
-/* Counts the queues of a client, one for each binding. */
+/* Counts the receive bindings of a client. */
 static unsigned count_bound(uint32_t client)
 {
     unsigned n = 0;

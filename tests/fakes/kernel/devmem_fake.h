@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake hawserd, which is a thread that grants all requests, and a fake of the kernel's devmem TCP: recvmsg, sendmsg
+ * A fake hawserd, which is a thread that grants requests, and a fake of the kernel's devmem TCP: recvmsg, sendmsg
  * and setsockopt that treat sockets of this process like steered ones. The device memory is that of the fake CUDA
  * driver (tests/fakes/cuda), whose dma-buf is a file.
  */
@@ -14,14 +14,14 @@
 struct df_faults {
     atomic_bool plain;     /* data of steered connections arrives in ordinary memory */
     atomic_bool host;      /* headers are not split: all data is in host memory, and is reported as such */
-    atomic_uint linear;    /* on average, one piece in `linear` is 13 bytes in host memory; 0: none */
-    atomic_uint short_of;  /* on average, one call in `short_of` fails with ENOBUFS; 0: none */
+    atomic_uint linear;    /* on average, one piece in `linear` is in host memory; 0: none */
+    atomic_uint short_of;  /* on average, one send or receive in `short_of` fails with ENOBUFS; 0: none */
     atomic_bool shift;     /* the NIC writes 64 bytes after the place that it reports */
     atomic_bool no_tx;     /* no sending from device memory */
-    atomic_bool wedge;     /* calls fail with ENODEV */
-    atomic_bool lie;       /* reported sizes are inconsistent */
+    atomic_bool wedge;     /* recvmsg fails with ENODEV */
+    atomic_bool lie;       /* recvmsg returns one byte more than it describes */
     atomic_bool stray_now; /* like plain, but set during a transfer */
-    atomic_uint queues;    /* maximum number of receive queues that each client can bind; 0: no limit */
+    atomic_uint queues;    /* limit of a client's receive bindings plus requested queues; 0: none */
 };
 extern struct df_faults df_faults;
 void df_well(void); /* turns off all faults except `queues` */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A fake kernel for hawserd: two NICs in memory that all processes of a test share, so that the NICs outlive a killed
- * process. Any call can be made to fail, before or after it takes effect, or to end the process. The fake refuses what
- * the real kernel would refuse, and records in `wrong` what hawserd must never do.
+ * process. Calls can be made to fail, before or after they take effect, or to end the process. The fake refuses calls
+ * like the real kernel, and records in `wrong` the first call that hawserd must never make.
  */
 #ifndef TESTS_HELPER_FAKE_H
 #define TESTS_HELPER_FAKE_H
@@ -56,7 +56,7 @@ struct fake {
     uint32_t report; /* port whose socket the kernel reports once as destroyed */
     bool lose;       /* the next report is lost */
     bool blind;      /* connections are not listed */
-    int ports;       /* ports that this process holds */
+    int ports;       /* ports that are held */
     bool watched;
     bool foreign_ns; /* every client is in another namespace */
     char wrong[160];
@@ -67,19 +67,19 @@ struct fake {
 struct fake *fake_new(void);
 void fake_free(struct fake *f);
 void fake_kernel(struct fake *f, struct hd_kernel *k);
-/* Replaces the fake kernel's functions for connections with this machine's real ones; the device fake_ifindex
- * represents each NIC. Returns 0 or -errno. */
+/* Replaces the fake kernel's functions for connections and ports with this machine's real ones; the device
+ * fake_ifindex represents each NIC. Returns 0 or -errno. */
 int fake_kernel_real_sockets(struct hd_kernel *k);
 extern int fake_ifindex; /* initially 1, which is lo */
-/* Releases the resources of a process that has ended. */
+/* Releases the bindings of a process that has ended, and all ports. */
 void fake_reap(struct fake *f, pid_t pid);
-/* Counts a call, and returns true if it must fail now. For calls that are not in struct hd_kernel, such as the
- * journal's. */
+/* Counts a call if `before`, and returns true if the call must fail now. May end the process instead. Tests use it for
+ * calls that are not in struct hd_kernel, such as the journal's. */
 bool fake_strikes(struct fake *f, bool before);
-/* Returns "" if `is` has no bindings and no held ports, and its NICs have the settings of those in `was`; otherwise
- * returns a text that names the difference. */
+/* Returns "" if `is` has no bindings and no held ports, and its NICs have the settings and flow rules of those in
+ * `was`; otherwise returns a text that names the difference. */
 const char *fake_differs(const struct fake *was, const struct fake *is);
-/* Return a memfd that fake kernels treat as a dma-buf, or as a TCP socket whose other end is 10.0.0.2:port. */
+/* Return a memfd that fake kernels treat as a dma-buf, or as a TCP socket with this remote port (f_connection()). */
 int fake_dmabuf(size_t bytes);
 int fake_sock(uint32_t port);
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A fake NCCL without a GPU, for tests: the functions that `hawser nccl bench` calls, over shared memory between
- * processes and with the memory of tests/fakes/cuda. Operations have ended when their calls return.
+ * processes and with the memory of tests/fakes/cuda. Operations have ended when their calls, or the ncclGroupEnd() of
+ * their group, return.
  *
  *   FAKENCCL_DIR=/tmp          folder for the communicators' files
  *   FAKENCCL_FAULT=what:r:n    rank r's n-th operation (0: CommInitRank): wrong, die, crash, hang, error, async
  *   FAKENCCL_FAULT_NET=name    only if this is the network
  *   FAKENCCL_SLOW=name:us      each operation over this network takes this much longer
  *   FAKENCCL_DEAF=1            plugins are never used: the network is Socket
- *   FAKENCCL_MUTE=1            logs nothing
- *   FAKENCCL_REPORT=file       rank, network, network namespace, then each variable NCCL_*, as one line, appended by
- * CommInitRank
+ *   FAKENCCL_MUTE=1            does not log the network
+ *   FAKENCCL_REPORT=file       CommInitRank appends a line: rank, network, network namespace, variables NCCL_* and
+ *                              LD_LIBRARY_PATH
  */
 #include "tests/fakes/cuda/fakecuda.h"
 
@@ -322,7 +323,7 @@ int ncclGroupStart(void)
     return OK;
 }
 
-/* Spoils one element in the middle. */
+/* Spoils one element in the middle, if that is this operation's fault. */
 static void spoil(ncclComm_t c, char *out, size_t len)
 {
     if (strcmp(fault(c), "wrong") == 0)
@@ -375,7 +376,7 @@ static int exchange(ncclComm_t c, const struct exchange *x)
     return rc;
 }
 
-/* Sums n floats of all ranks; rank p's data is at in + p * step. */
+/* Sums n floats of all ranks; the floats for rank p are at in + p * step. */
 static int sum(const void *in, void *out, size_t n, size_t step, int type, int op, ncclComm_t comm)
 {
     const float *mine = fakecuda_alias((uintptr_t)in, (n + step * (size_t)(comm->n - 1)) * 4);

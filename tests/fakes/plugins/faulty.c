@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain plugin with one fault, which the environment variable FAULTY selects, to show that the driver detects it.
- * It has only table v11.
+ * The plain plugin with the fault or the behaviour that the environment variable FAULTY selects, for tests of the
+ * driver. It has only table v11.
  */
 #include "plain.h"
 
@@ -71,7 +71,7 @@ static struct posted recall(void *req)
     return found;
 }
 
-/* Runs when the library is unloaded or the process ends. */
+/* Runs when the library is unloaded or the process exits. */
 __attribute__((destructor)) static void gone(void)
 {
     if (fault("fork") && owner && owner != getpid())
@@ -152,7 +152,7 @@ static ncclResult_t f_connect(void *ctx, int dev, void *handle, void **sc, ncclN
     return fault("silent") ? ncclSuccess : rc;
 }
 
-/* "stray": treats the first connection as the peer's. If it is not, no other connection is accepted. */
+/* "stray": fails at the first connection, whatever it is. */
 static ncclResult_t f_accept(void *lc, void **rc, ncclNetDeviceHandle_t **dh)
 {
     char said[4];

@@ -2,8 +2,8 @@
 /*
  * The plain plugin with the behaviour of plugins over RDMA: it accepts CUDA memory, registered through its dma-buf if
  * the driver supports it, and data that was received into such memory may be read only after iflush(); here the data is
- * not there before. The GPU must be set in all calls. NETPLUGIN_CUDA_REPORT=file: at exit, appends a line that counts
- * the calls.
+ * not there before. The GPU must be set in the calls that copy: isend, and test of a flush. NETPLUGIN_CUDA_REPORT=file:
+ * at exit, appends a line that counts the calls.
  */
 #include "mem/cuda.h"
 #include "plain.h"
@@ -21,7 +21,7 @@ struct mr {
     int type;
 };
 
-/* A request with CUDA memory; other requests are those of plain.c. */
+/* A request with bytes of CUDA memory; other requests are those of plain.c. */
 struct request {
     enum { SEND, RECEIVE, FLUSH } what;
     struct request *next; /* in the list of requests that were received and not flushed yet */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simplest correct net plugin: one TCP connection over loopback for each pair of comms, a header with the size
+ * A simple correct net plugin: one TCP connection over loopback for each pair of comms, a header with the size
  * before each message, and progress only in isend, irecv and test. It has no threads. It is a reference, and the
  * well-behaved plugin of the tests.
  */
@@ -42,7 +42,7 @@ struct request {
     struct conn *c;
     uint8_t *data;
     uint64_t size;                  /* first the size of a receive's buffer, then of the message */
-    uint64_t header, header_at, at; /* bytes moved */
+    uint64_t header, header_at, at; /* header_at, at: bytes moved */
 };
 
 struct conn {

@@ -35,7 +35,7 @@ PROPERTIES(9, PROPS_V9)
 PROPERTIES(11, PROPS_V9)
 PROPERTIES(12, PROPS_V12)
 
-/* Versions below v9: sizes are int, and there are no device handles. */
+/* v7 added device handles. Sizes are int before v9, in regMr before v8. */
 
 static ncclResult_t connect_v7(int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
 {
@@ -65,7 +65,7 @@ static ncclResult_t irecv_v6(void *rc, int n, void **data, int *sizes, int *tags
     return n != 1 || sizes[0] < 0 ? ncclInvalidArgument : plain_irecv(rc, n, data, &size, tags, mhs, req);
 }
 
-/* Versions above v9: the profiler with its handles, and a context for each communicator. */
+/* v10 added the profiler with its handles, v11 a context for each communicator. */
 
 static ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {

@@ -13,7 +13,7 @@
 
 static uint64_t chance = 1; /* seed of the errors, which are the same in every run */
 
-/* Returns true in the way's n-th call only. Each call increments the counter. */
+/* If the way is selected, counts a call, and returns true in the call that has the way's number. */
 static bool is_turn(enum rude_way way, atomic_long *calls)
 {
     return rude(way) && atomic_fetch_add(calls, 1) + 1 == rude_number(way);
@@ -24,7 +24,7 @@ static ncclResult_t code(enum rude_way way)
     return (ncclResult_t)rude_number(way);
 }
 
-/* Sometimes returns a random error. */
+/* With RUDE_ERRORS, sometimes returns a random error. */
 static ncclResult_t any_error(void)
 {
     if (!rude(RUDE_ERRORS) || wire_random(&chance) % (uint64_t)rude_number(RUDE_ERRORS))
@@ -192,8 +192,8 @@ static ncclResult_t close_listen(void *listener)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* Returns true if the call must return no request: always for `never`; for `some`, its number of times before each real
- * request. */
+/* Returns true if the call must return no request: if `never` is selected, always; if `some` is, so many times before
+ * each real request. */
 static bool no_request(enum rude_way some, enum rude_way never, atomic_long *calls)
 {
     return rude(never) || (rude(some) && ++*calls % (rude_number(some) + 1) != 0);
@@ -230,7 +230,7 @@ static ncclResult_t iflush(void *comm, int n, void **data, int *sizes, void **mh
     return ncclSuccess;
 }
 
-/* Applies the faults to a message that has arrived. */
+/* Applies the faults to a received message. */
 static void spoil(void *request)
 {
     unsigned char *data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libnccl-net-rude.so: a net plugin for tests, with table v9, that behaves as badly as the ABI allows, in the ways that
- * the environment selects: RUDE=way,way=number... Without it the plugin works, with host memory over TCP on loopback.
+ * libnccl-net-rude.so: a net plugin for tests, with table v9, that misbehaves in the ways that the environment selects:
+ * RUDE=way,way=number... Without it the plugin works, with host memory over TCP on loopback.
  * rude_help() prints the ways, which are listed here. An unknown way aborts at load, because it is an error of the
  * test.
  */
@@ -94,7 +94,7 @@ enum rude_way {
 /* Return whether the way was selected, and its number. */
 bool rude(enum rude_way way);
 long rude_number(enum rude_way way);
-/* Crash or hang in the way that RUDE selects. */
+/* End the process with SIGSEGV; hang the calling thread. */
 __attribute__((noreturn)) void rude_crash(void);
 void rude_hang(void);
 

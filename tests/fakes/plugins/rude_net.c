@@ -108,7 +108,7 @@ ncclResult_t net_accept(void *listener, void **comm, ncclNetDeviceHandle_v9_t **
     *comm = NULL;
     for (int fd; (fd = wire_accept(l->fd)) >= 0;) {
         if (l->n == sizeof(l->stranger) / sizeof(l->stranger[0]))
-            drop(l, 0); /* the one that was silent for the longest time */
+            drop(l, 0); /* the oldest */
         l->stranger[l->n++] = (struct stranger){.fd = fd, .hello.len = sizeof(l->secret)};
     }
     for (unsigned i = 0; i < l->n;) {
@@ -169,7 +169,8 @@ ncclResult_t net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
     return ncclSuccess;
 }
 
-/* Moves a request. Returns 1 if it has ended, 0 if not yet, or -1 if the connection is broken. */
+/* Moves a request. Returns 1 if it has ended, 0 if not yet, or -1 if the connection is broken or the message too
+ * large. */
 static int move(struct request *r)
 {
     struct comm *c = r->comm;

@@ -26,7 +26,7 @@
  *   make calls for different comms. Each call of connect waits for a limited time for the other side's accept.
  * - iflush crashes. Zero-byte tasks break the connection, unless NCCL_DYNAMIC_CHUNK_SIZE is set.
  *
- * Environment, read by init. The plugin aborts at most values that it does not understand.
+ * Environment. The plugin aborts at most values that it does not understand.
  *   NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=lo  the interfaces that are the devices, separated by commas
  *   NCCL_SOCKET_NTHREADS=1, NCCL_NSOCKS_PERTHREAD=1   their product, 8 at most, is a comm's number of data connections
  *   NCCL_DYNAMIC_CHUNK_SIZE=0     bytes of a task; 0: an equal share for each data connection, which may be 0 bytes
@@ -100,9 +100,8 @@ void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...) HW_PRINTF
 #define INFO(...) tcpx_log(NCCL_LOG_INFO, __LINE__, __VA_ARGS__)
 /* Logs a line and returns ncclInternalError, as GPUDirect-TCPX does for all errors. */
 #define FAIL(...) (WARN(__VA_ARGS__), ncclInternalError)
-/* For calls at which GPUDirect-TCPX crashes. */
+/* Log a line, and abort or exit. */
 #define CRASH(...) (WARN(__VA_ARGS__), abort())
-/* For calls at which GPUDirect-TCPX ends the process. */
 #define LEAVE(...) (WARN(__VA_ARGS__), exit(1))
 /* Counters for TCPXLIKE_REPORT. */
 extern _Atomic int tcpx_listens, tcpx_comms, tcpx_regs;
@@ -110,7 +109,7 @@ extern _Atomic unsigned tcpx_cuda; /* requests with CUDA memory */
 
 /* ---- tcpxlike_bounce.c ---- */
 
-/* The GPU of a comm. ctx is NULL if none was set when the comm was created. */
+/* The GPU that was set in listen or connect. ctx is NULL if none was set. */
 struct gpu_side {
     const struct hw_cuda *cu;
     CUcontext ctx;
@@ -121,7 +120,7 @@ struct gpu_side {
 void tcpx_gpu_now(struct gpu_side *out);
 ncclResult_t tcpx_gpu_open(struct gpu_side *g);
 void tcpx_gpu_close(struct gpu_side *g);
-/* Allocates and frees pages of host memory, which the GPU, if any, can access. */
+/* Allocate and free pages of host memory, which the GPU, if any, can access. */
 void *tcpx_pages_alloc(const struct gpu_side *g, size_t len);
 void tcpx_pages_free(const struct gpu_side *g, void *p, size_t len);
 ncclResult_t tcpx_load(const struct gpu_side *g, void *host, const void *from, size_t len);

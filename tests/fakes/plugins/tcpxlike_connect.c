@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listen, connect and accept: one control connection and some of data, each introduced by a hello. */
+/* listen, connect and accept: one control connection and some data connections, each introduced by a hello. */
 #include "tcpxlike.h"
 
 #include <pthread.h>
@@ -102,7 +102,6 @@ ncclResult_t tcpx_close_listen(void *listener)
 
 /* ---- connect ---------------------------------------------------------------------------------- */
 
-/* Sleeps within a call. */
 static void sleep_us(unsigned us)
 {
     const struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
@@ -165,7 +164,7 @@ static struct connecting *start(int dev, const struct handle *h)
     return s;
 }
 
-/* Sends the hellos. Returns 1 if all connections are established and introduced, 0 if not yet, or -1 if refused. */
+/* Sends the hellos. Returns 1 if all connections are established and introduced, 0 if not yet, or -1 on failure. */
 static int introduce(struct connecting *s)
 {
     int all = 1;

@@ -38,7 +38,7 @@ struct comm *tcpx_comm_new(bool sends, int control, const int *data, unsigned n,
     return NULL;
 }
 
-/* Returns the pages of receives that were not consumed, and pages planned for receives. */
+/* Gives back the pages of receives that were not consumed, and pages planned for receives. */
 static void give_pages(struct comm *c)
 {
     for (unsigned i = 0; c->bounce && i < MAX_REQUESTS; i++) {
@@ -121,7 +121,7 @@ static struct request *post(struct comm *c, uint8_t *data, int size)
     return r;
 }
 
-/* Copies CUDA memory to be sent to host memory. */
+/* Copies the CUDA memory of a send to host memory. */
 static ncclResult_t stage(struct request *r)
 {
     const struct gpu_side *g = &r->comm->gpu;
@@ -240,7 +240,8 @@ static bool announce_sends(struct comm *c)
     return true;
 }
 
-/* Stores the message's size, taken from the header of its first task. Ends the process if the size is not allowed. */
+/* Stores the message's size, taken from the header of its first task. May end the process, for example if the size is
+ * not allowed. */
 static void learn_size(struct request *r, size_t total)
 {
     r->known = true;
@@ -314,8 +315,8 @@ static bool move_directly(struct comm *c, struct data_socket *s)
     return true;
 }
 
-/* Plans the places of the next bytes of the socket's first task: pages, most of them full, the others with odd
- * lengths. */
+/* Plans the places of the next bytes of the socket's first task: fragments of a page each, most of them of
+ * TCPXLIKE_FRAG bytes, the others with odd lengths. */
 static void plan(struct bounce *b, struct data_socket *s)
 {
     const struct task *t = &s->task[s->first];

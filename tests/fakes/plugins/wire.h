@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets for the plugins in this folder: TCP over IPv4, nonblocking. */
+/* Sockets for the tcpxlike and rude plugins: TCP over IPv4, nonblocking. */
 #ifndef PLUGIN_WIRE_H
 #define PLUGIN_WIRE_H
 
@@ -12,9 +12,9 @@
 /* Gets the address of an interface such as "lo", with port 0. Returns false if it has none. */
 bool wire_address(const char *interface, struct sockaddr_in *out);
 
-/* Returns a listening socket at that address and stores its port, or -1. */
+/* Returns a listening socket at that address, and stores its port there, or returns -1. */
 int wire_listen(struct sockaddr_in *at);
-/* Returns the next connection, or -1 if there is none yet. */
+/* Returns the next connection, or -1 if there is none. */
 int wire_accept(int fd);
 /* Starts to connect from this address. Returns the socket or -1. */
 int wire_connect(const struct sockaddr_in *from, const struct sockaddr_in *to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fake of the kernel's RDMA: accepts requests like uverbs, keeps objects for each inode, and creates eventfds. */
+/* A fake RDMA kernel: runs requests like uverbs, keeps objects for each inode, and gives out eventfds. */
 #include "verbs/stub/inject.h"
 #include "verbs_fake_int.h"
 
@@ -80,8 +80,8 @@ struct ib_uverbs_attr *fake_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
     return NULL;
 }
 
-/* fake_stub: the thread that makes the current request; base: the address of the window for which the request's
- * addresses were computed; here: the window's address in this process. */
+/* fake_stub: the thread that makes the current request, or 0 for this process; base: the address of the window for
+ * which the request's addresses were computed; here: the window's address in this process. */
 pid_t fake_stub;
 static uint64_t base;
 static uint8_t *here;
@@ -291,7 +291,7 @@ static void breach(int which)
     }
 }
 
-/* The state before the current request. */
+/* The file of the latest request and, for a stub's request, the state before it. */
 static struct fake_file *latest, before;
 static unsigned live_before;
 static long bytes_before;

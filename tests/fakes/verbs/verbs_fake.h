@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fakes for tests of the verbs broker: an RDMA kernel behind device nodes of /dev/null and /dev/zero, brokers in
- * separate processes, and programs under the real filter. */
+/* For tests of the verbs broker: a fake RDMA kernel behind device nodes of /dev/null and /dev/zero, brokers in separate
+ * processes, and programs under the real filter. */
 #ifndef VERBS_FAKE_H
 #define VERBS_FAKE_H
 
@@ -20,10 +20,10 @@
 #define FAKE_NUMBERS 4096
 
 struct fake_op {
-    bool taken; /* false: refused before any check */
+    bool taken; /* false: refused because of `fail` or the driver */
     uint16_t object, method;
     uint32_t command;
-    uint32_t len; /* length of `in` */
+    uint32_t len; /* length of the input; `in` has its beginning */
     uint8_t in[128];
 };
 
@@ -46,18 +46,18 @@ enum fake_breach {
 /* State that the test, its brokers and its programs share. */
 struct fake {
     atomic_int fail;    /* -errno for every request, or 0 */
-    atomic_int ms;      /* duration of each request in ms */
+    atomic_int ms;      /* delay of each request in ms */
     atomic_uint driver; /* enum rdma_driver_id of all devices; 0 means rxe */
     atomic_int breach;  /* what the broker does in each request although its filter forbids it: enum fake_breach */
     atomic_uint ran;    /* requests that reached the kernel */
     atomic_uint
-        wrong; /* requests that no broker may send: malformed, or with foreign numbers or an application's address */
+        wrong; /* requests that no broker may send: malformed ones, and those that would pin the broker's memory */
     atomic_uint live;     /* objects that exist in the kernel */
     atomic_long mr_bytes; /* bytes of MRs that exist in the kernel */
     atomic_int go, seen;  /* for the test */
     atomic_long number[16];
-    struct fake_op op[FAKE_OPS]; /* the latest requests, indexed by ran */
-    unsigned n_files;            /* files ever opened */
+    struct fake_op op[FAKE_OPS]; /* the latest requests, indexed by ran % FAKE_OPS */
+    unsigned n_files;            /* different files so far */
     struct fake_file {
         dev_t dev;
         ino_t ino;
@@ -69,10 +69,10 @@ struct fake {
 extern struct fake *fake;
 extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "fake1", uverbs1, is /dev/zero */
 
-/* Runs the request at h for an open of the device fd. stub is 0 for a call of this process, or else the stub's thread,
- * whose window is at `window` in its process and at `here` in this one. */
+/* Runs the request at h on the file descriptor of a device. stub is 0 for a call of this process, or else the stub's
+ * thread, whose window is at `window` in its process and at `here` in this one. */
 int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, pid_t stub, uint64_t window, void *here);
-void fake_undo(void); /* undoes a stub's request that did not run; for a single broker */
+void fake_undo(void); /* undoes a stub's latest request; for a single broker */
 static inline uint32_t fake_driver(void)
 {
     return fake->driver ? fake->driver : RDMA_DRIVER_RXE;
@@ -87,7 +87,7 @@ enum { RUNS, REAL, HANGS };
 /* The kernel's eventfds with the values 7 and 9, created before there is a filter. */
 extern int fake_channel, fake_events;
 
-/* Call once, first. Skips the test if it is impossible here. */
+/* Call fake_start() once, first. It skips the test if the test is impossible here. */
 void fake_start(void);
 void fake_end(void);
 
@@ -105,19 +105,19 @@ struct world {
 /* Starts a program under the filter, which runs fn and exits with its result, and its broker. killable: with
  * WAIT_KILLABLE_RECV. */
 void world_start(struct world *w, const char *policy, bool killable, int (*fn)(void *), void *arg);
-/* If not NULL, programs call it before they have the filter. A nonzero result means no program. */
+/* If not NULL, programs call it before they have the filter. A nonzero result ends the test. */
 extern int (*world_before)(void);
 /* Returns the program's exit status (128 + signal), or -1 if it has not ended within the deadline and was killed. */
 int world_app(struct world *w);
-/* Ends the broker, and returns its exit status. */
+/* Ends the broker, and returns its exit status like world_app(). */
 int world_end(struct world *w);
-/* Returns a number of the broker's status, such as "opens" or, for device fake0, "fake0.opens" and "fake0.pd"; -1 if
- * there is none. */
+/* Returns a number of the broker's status, such as "opens" or, for device fake0, "fake0.opens" and "fake0.pd", or -1 if
+ * the status or the device does not exist. */
 long world_status(const struct world *w, const char *what);
-/* Waits until a number of the status has this value. */
+/* Waits until a number of the status has this value. Returns false if that does not happen in time. */
 bool world_becomes(const struct world *w, const char *what, long value);
 unsigned world_fds(const struct world *w); /* number of the broker's file descriptors, once it is stable */
-long world_kb(const struct world *w);      /* the broker's private memory */
+long world_kb(const struct world *w);      /* the broker's anonymous memory in KiB, or -1 */
 const char *world_audit(void);             /* audit log of all brokers */
 
 /* Pass a file descriptor with SCM_RIGHTS. fd_send() returns 0 or -errno; fd_take() returns the file descriptor or
@@ -129,7 +129,7 @@ int fd_take(int from);
 bool world_until(struct world *w, int n);
 void fake_reset(void); /* between tests */
 
-/* Functions for programs. They return 0 or -errno unless stated otherwise. */
+/* Functions for programs. Unless stated otherwise, those with a result return 0 or -errno. */
 void app_step(int n); /* reports step n, and waits until fake->go is n */
 /* In a program's function: returns a nonzero value if x is false. */
 #define must(x)                                                                                \
@@ -139,14 +139,14 @@ void app_step(int n); /* reports step n, and waits until fake->go is n */
             return 1;                                                                          \
         }                                                                                      \
     } while (0)
-int app_open(int device);
+int app_open(int device); /* the device's file descriptor or -errno */
 int app_write_cmd(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len);
 int app_ioctl(int fd, uint16_t object, uint16_t method, struct ib_uverbs_attr *attr, unsigned n);
 int app_pd(int fd, uint32_t *number);     /* ALLOC_PD */
 int app_pd_free(int fd, uint32_t number); /* PD_DESTROY */
 int app_context(int fd);                  /* GET_CONTEXT */
-int app_channel(int fd);                  /* the channel's file descriptor */
-int app_post(int fd, uint32_t wr_count);  /* write(POST_SEND) */
+int app_channel(int fd);                  /* the channel's file descriptor or -errno */
+int app_post(int fd, uint32_t wr_count);  /* write(POST_SEND); returns like write(), or -errno */
 int app_reg(int fd, void *at, uint64_t length, struct ib_uverbs_reg_mr_resp *resp);
 int app_dereg(int fd, uint32_t number); /* MR_DESTROY */
 /* Uses the method REG_MR of Linux 6.17. *number is the MR's number. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that verbs_fake.c and verbs_fake_mlx5.c share. */
+/* Declarations that verbs_fake.c and verbs_fake_mlx5.c share. */
 #ifndef VERBS_FAKE_INT_H
 #define VERBS_FAKE_INT_H
 
@@ -15,8 +15,8 @@ int fake_give(struct ib_uverbs_attr *a, const void *src, size_t n);
 /* Returns whether file descriptor fd of the caller is a completion channel of this fake. */
 bool fake_is_channel(int64_t fd);
 
-/* fake_invoke_mlx5() runs mlx5's INVOKE_WRITE requests that pin memory other than an MR's, and returns -EOPNOTSUPP for
- * other requests. The others run the methods that register an MR. */
+/* fake_invoke_mlx5() runs REREG_MR, and mlx5's INVOKE_WRITE requests that pin memory other than an MR's. It returns
+ * -EOPNOTSUPP for other requests. The other two functions run the methods that register an MR. */
 int fake_invoke_mlx5(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, const struct fake_op *op);
 int fake_reg_method(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h);
 int fake_reg_dmabuf(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of the fake RDMA kernel that uses memory and file descriptors of the calling process. Memory is valid if the
- * first 8 bytes of each pinned address contain this address. The fake reads them from the caller's mm, so that an
- * address of another process or a changed number leads to -EFAULT. File descriptors are those of the caller's table.
+ * 8 bytes at each pinned address contain this address. The fake reads them from the caller's memory, so that an address
+ * of another process or a changed address leads to -EFAULT.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs_fake_int.h"
@@ -30,7 +30,7 @@ static int pinned(uint64_t address)
     return vb_mem_read(fake_stub, address, &is, sizeof is) || is != address ? -EFAULT : 0;
 }
 
-/* Returns the file of the caller's file descriptor, as a file descriptor of this process. */
+/* Returns a file descriptor of this process for the file of the caller's descriptor, or -errno. */
 static int file_of(int64_t fd)
 {
     if (fd < 0 || fd != (int)fd)
@@ -64,7 +64,7 @@ static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
         return -EBADF;
     struct stat st = {0};
     fstat(mine, &st);
-    /* the broker's filter permits mapping a file, but not seeking in it */
+    /* the broker's filter permits mmap(), but not pread() */
     void *text = st.st_size ? mmap(NULL, sizeof FAKE_DMABUF, PROT_READ, MAP_SHARED, mine, 0) : MAP_FAILED;
     bool is = text != MAP_FAILED && memcmp(text, FAKE_DMABUF, sizeof FAKE_DMABUF) == 0;
     if (text != MAP_FAILED)
@@ -73,13 +73,12 @@ static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
     return !is ? -EINVAL : offset + length > (uint64_t)st.st_size ? -ERANGE : 0;
 }
 
-/* For each request: the offsets in UHW_IN of the addresses that mlx5 pins, the type of the object that the request
- * creates, and the offset of the object's number in the reply. */
+/* The INVOKE_WRITE requests for which mlx5 pins memory other than an MR's. */
 static const struct queue {
     uint32_t command;
-    uint8_t makes;
+    uint8_t makes;   /* type of the created object */
     uint8_t channel; /* offset in CORE_IN; 0 if none */
-    uint8_t number;  /* offset in CORE_OUT */
+    uint8_t number;  /* offset of its number in CORE_OUT */
     uint8_t resp;    /* bytes of CORE_OUT */
     uint8_t db;      /* offset of db_addr, or 0 if none; buf_addr is always the first field */
     uint16_t in;     /* minimum length of UHW_IN */
