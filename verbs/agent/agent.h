@@ -30,8 +30,8 @@ struct vb_agent_options {
                  const struct vb_broker_options *o); /* vb_serve(), or a replacement in tests */
 };
 
-/* Returns true if the text received so far is a complete JSON object or cannot become one. Each call scans the next
- * part of the text. */
+/* Returns true if the object or array with which the text begins is complete, or if the text begins with something
+ * else. Each call scans the next part of the text. */
 struct vb_state_scan {
     int depth;
     bool string, escaped, whole;

@@ -179,7 +179,8 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Returns true if process pid, whose folder in /proc is `folder`, has ended. A zombie has no namespaces. */
+/* Returns true if process pid has ended, or if its folder in /proc was not opened (`folder` is -1). A zombie has no
+ * namespaces. */
 static bool has_container_ended(pid_t pid, int folder)
 {
     return pid && (folder < 0 || (faccessat(folder, "ns/net", F_OK, 0) < 0 && (errno == ENOENT || errno == ESRCH)));

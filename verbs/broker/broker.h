@@ -8,8 +8,8 @@
  * of the file only for a short time: it recognises the file by fstat(), and inotify reports when the file is closed.
  * The kernel then frees the objects of the file.
  *
- * Most requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that access the
- * application's memory run in the stub, which is a thread in the application (inject.h).
+ * Most requests run in the broker. Requests that access the application's memory run in the stub, which is a thread in
+ * the application (inject.h).
  */
 #ifndef HW_VERBS_BROKER_H
 #define HW_VERBS_BROKER_H

@@ -62,8 +62,8 @@ struct vb_context {
     uint64_t asked; /* time of the kernel's last list of objects, or of the context's creation */
 };
 
-/* A descriptor that was fetched from an application. `mine` referred to the same open file as descriptor `theirs` of
- * thread tid when kcmp() last compared them. */
+/* A cached descriptor of a device. When the entry was made or last used, `mine` referred to the same open file as
+ * descriptor `theirs` of thread tid. */
 struct vb_cached {
     pid_t tid;
     int theirs, mine; /* mine is -1 if the entry is empty */
@@ -71,8 +71,8 @@ struct vb_cached {
     uint64_t used;
 };
 
-/* A descriptor in a request. The request contains the application's number for the descriptor while the broker checks
- * the request, and the broker's or the stub's number while the request runs. */
+/* A descriptor in a request. An input has the application's number while the broker checks the request, and the
+ * broker's or the stub's number while the request runs. */
 struct vb_swap {
     struct vb_attr *attr; /* attribute that contains the descriptor, or NULL */
     uint8_t *field;       /* otherwise: 4 bytes in a core part */
@@ -103,7 +103,7 @@ struct vb_worker {
     uint64_t used;   /* time when the device was last used */
     unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
-    uint64_t looked; /* time of the stub's last call, or of the last check by vb_workers_sweep() */
+    uint64_t looked; /* time of the stub's injection, of its last call, or of the last check by vb_workers_sweep() */
     /* When the stub was injected, it could lock memory without limit, or its capabilities could not be read
      * (check_rights()). */
     bool unlimited;
@@ -191,8 +191,8 @@ void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
 /* Replaces the program's descriptors in r with descriptors of the broker. On success, the caller must call
- * vb_swap_back(). Fails with -EBADF if the program has no such descriptor, with -ENOENT if the program no longer waits,
- * and with -EINVAL if there are too many descriptors. */
+ * vb_swap_back(). Fails with -EBADF if a descriptor cannot be fetched, with -ENOENT if the program no longer waits, and
+ * with -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);

@@ -81,7 +81,7 @@ enum vb_type {
 };
 const char *vb_type_name(enum vb_type t); /* for example "mr" */
 
-/* Where an object's number is stored. */
+/* Where an object's number or a descriptor is stored. */
 enum vb_place { VB_NOWHERE, VB_CORE_IN, VB_CORE_OUT, VB_ATTR };
 
 struct vb_number {

@@ -37,7 +37,7 @@ enum vb_lookup_kind {
 struct vb_lookup {
     enum vb_lookup_kind kind;
     pid_t tid, tgid;
-    int dirfd, flags; /* arguments of openat() */
+    int dirfd, flags; /* arguments of openat(); for flags see also VB_LOOKUP_LOCKS */
     uint64_t name;    /* address of the path in the program */
     char ibdev[64];
     unsigned port, index;
