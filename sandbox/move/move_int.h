@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internal definitions for move and restore. */
+/* Declarations that the files of this folder and netdev_rdma.c share. */
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 
