@@ -196,7 +196,7 @@ static const struct sb_attr *take_record(const char *text, struct sb_blob *out, 
     return NULL;
 }
 
-/* ---- a namespace and a device ---------------------------------------------------------------------- */
+/* ---- opening a namespace and a device -------------------------------------------------------------- */
 
 int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the files of this folder and netdev_rdma.c share. */
+/* Internal declarations for moving NICs. */
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 

@@ -26,7 +26,7 @@ struct back {
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
-/* ---- back ---------------------------------------------------------------------------------------- */
+/* ---- moving back --------------------------------------------------------------------------------- */
 
 /* Moves l from the namespace `from` to here under the NIC's name, or under a spare name if another device has that
  * name. `as` receives the name. */
@@ -372,7 +372,7 @@ static int verify_restored_state(struct back *b, const struct sb_map *map)
     return 0;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- restoring ----------------------------------------------------------------------------------- */
 
 static uint64_t elapsed_since(uint64_t taken)
 {

@@ -100,7 +100,7 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
     return rc;
 }
 
-/* ---- addresses of NICs that are away ------------------------------------------------------------- */
+/* ---- addresses of NICs in containers ------------------------------------------------------------- */
 
 struct taking {
     const char *dir;

@@ -196,7 +196,7 @@ static void build_rdma_device(struct build *b, const struct sbx_rdma *r)
         link_to(b, r->uverbs_path, "device", device);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the tree ------------------------------------------------------------------------------- */
 
 static void build_numbered_dirs(struct build *b, const char *prefix, const struct sbx_numbered *v, size_t n)
 {

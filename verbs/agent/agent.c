@@ -378,7 +378,7 @@ static void reload_agent_policy(struct agent *a)
     SAY(a, HAWSER_LOG_INFO, "reloaded %s for containers that start from now on", a->o.policy_file);
 }
 
-/* Positions in the poll set of run_agent_loop(). P_HALVES is the first of the runtimes, P_CHILDREN of the brokers. */
+/* Positions in the poll set of run_agent_loop(). Runtimes begin at P_HALVES, and brokers at P_CHILDREN. */
 enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
 
 static bool has_pending_runtimes(const struct agent *a)

@@ -142,7 +142,7 @@ struct vb_broker {
     struct {
         uint16_t object, method;
         uint32_t command;
-    } told[VB_TOLD_MAX]; /* commands whose refusal by the schema was reported; each is reported once */
+    } told[VB_TOLD_MAX]; /* unsupported commands that were reported, because each is reported only once */
     unsigned n_told;
 
     uint64_t started, opens, requests, doorbells, refused, redelivered, undone, reconciled;

@@ -82,7 +82,7 @@ bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *
     return m && m->true_number;
 }
 
-/* ------------------------------------------------------- before and after */
+/* --------------------------------------------- before and after a request */
 
 static bool makes_counted_object(const struct vb_command *c)
 {
