@@ -240,7 +240,7 @@ static bool is_missing_attr_error(int rc)
     return false;
 }
 
-/* Returns true if the error is a fault or limit of this machine or program rather than the device, so that nothing is
+/* Returns true if the error is a fault or limit of this machine or program and not of the device, so that nothing is
  * known about the attribute. */
 static bool is_machine_error(int rc)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Derives the status from the journals and the current state. */
+/* Derives the status, and the addresses of NICs in containers, from the journals and the current state. */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
 

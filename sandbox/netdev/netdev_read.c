@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a device's configuration from the kernel into a journal. */
+/* Finds network devices, and reads their configuration from the kernel into a journal. */
 #include "sandbox/netdev/netdev.h"
 
 #include <libmnl/libmnl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker's loop, which handles notifications, closed files, ended stubs, status queries, new listeners and
- * timers. */
+/* The broker's setup, and its loop, which handles notifications, closed files, ended stubs, status queries, new
+ * listeners and timers. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/broker/join.h"
 #include "verbs/stub/guard.h"

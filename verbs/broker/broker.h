@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The broker of a container: a process with one thread that answers the notifications of the container's seccomp
- * filter.
+ * filters.
  *
  * When an application opens /dev/infiniband/uverbsN, the broker's tracer (lookup.h) creates a device node and opens it
  * for the application. The node's inode identifies the open file until the file is closed. The broker keeps descriptors

@@ -47,7 +47,7 @@ struct vb_slot {
     uint64_t refused;
 };
 
-/* A device file that the broker opened and an application has open. */
+/* A device file that the tracer has opened for an application. Freed when the file is closed. */
 struct vb_context {
     struct hw_list link;
     ino_t ino; /* inode on the file system of the device nodes */
@@ -185,7 +185,8 @@ void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_contex
 /* Reports a refusal to the operator. rule and text are the reason. */
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc);
-/* Like vb_refused(), but without the program's name. Used if the tracer, which supplies the name, does not answer. */
+/* Like vb_refused(), but without a device and the program's name. Used if the tracer, which supplies the name, does not
+ * answer. */
 void vb_refused_unnamed(struct vb_broker *b, pid_t tid, const char *command, const char *text, int rc);
 void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
@@ -212,8 +213,8 @@ void vb_kept_sweep(struct vb_broker *b, bool all);
 void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
 
 /* reconcile.c */
-/* Settles a request that a stub has run. rc is the result that the stub reports, or VB_UNKNOWN. Asks the kernel where
- * the stub's report cannot be trusted. */
+/* Settles a request that a stub has run or may have run. rc is the result that the stub reports, or VB_UNKNOWN. Asks
+ * the kernel where the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
 /* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
