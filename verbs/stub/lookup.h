@@ -15,8 +15,8 @@ struct vb_lookups {
     int nodes;   /* descriptor of the folder of device nodes, which is on a separate file system */
     int inotify; /* reports when device files are closed */
     /* Private to the tracer process. */
-    int mount, spent; /* descriptors, or -1: the mount for the next open; the mount of the last open, which is unmounted
-                         when the tracer is idle */
+    int mount, spent; /* descriptors, or negative: the mount for the next open; the mount of the last open, which is
+                         unmounted when the tracer is idle */
     uint64_t serial;  /* number of the next node */
     struct vb_device device[VB_DEVICES_MAX];
     unsigned n_devices;
