@@ -78,7 +78,7 @@ static void take_listener(struct vb_broker *b)
 static void end_listener(struct vb_broker *b, int *l)
 {
     vb_workers_end(b, *l);
-    close(*l); /* also removes the listener from epoll, because no other descriptor refers to it */
+    close(*l); /* also removes the listener from epoll as soon as no tracing process refers to it */
     *l = b->listener[--b->n_listeners];
 }
 
