@@ -111,8 +111,8 @@ struct hw_welcome {
  * another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
-/* Checks the first 4 bytes of a connection. Returns 0 if a HELLO begins with them, or else -EPROTO; the error text names
- * the other protocol if it is recognized. */
+/* Checks the first 4 bytes of a connection. Returns 0 if a HELLO begins with them, or else -EPROTO; if another protocol
+ * is recognized, the error text names it. */
 int hw_hello_sniff(const uint8_t in[4]);
 /* Encodes c. The server then writes its proof (hw_boot_prove_server()) to the end of out. */
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c);

@@ -196,7 +196,7 @@ static const struct sb_attr *take_record(const char *text, struct sb_blob *out, 
     return NULL;
 }
 
-/* ---- a namespace and a device ---------------------------------------------------------------------- */
+/* ---- opening a namespace and a device -------------------------------------------------------------- */
 
 int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys)
 {
@@ -240,7 +240,7 @@ static bool is_missing_attr_error(int rc)
     return false;
 }
 
-/* Returns true if the error is a fault or limit of this machine or program rather than the device, so that nothing is
+/* Returns true if the error is a fault or limit of this machine or program and not of the device, so that nothing is
  * known about the attribute. */
 static bool is_machine_error(int rc)
 {

@@ -32,13 +32,13 @@ struct sb_attr_kernel {
     struct hw_netlink *rt;
     struct hw_genl genl;
     int sock; /* socket for ioctls */
-    int sys;  /* folder of the namespace's sysfs */
+    int sys;  /* descriptor of the namespace's sysfs; negative if none */
 };
 struct sb_dev {
     struct sb_attr_kernel *k;
     int index;
     char name[IFNAMSIZ];
-    int folder; /* descriptor of the device's folder in sysfs; -1 if none */
+    int folder; /* descriptor of the device's folder in sysfs; negative if none */
 };
 
 int sb_attr_open(struct sb_attr_kernel *k, struct hw_netlink *rt, int sys);

@@ -18,7 +18,7 @@
 #define PROGRAMS_MAX 64 /* equals BPF_MPROG_MAX in include/linux/bpf_mprog.h */
 
 /* The parts of union bpf_attr that Debian 12's headers lack: BPF_PROG_QUERY for a device, with links, and
- * BPF_PROG_ATTACH. */
+ * BPF_PROG_ATTACH and BPF_PROG_DETACH. */
 struct query {
     uint32_t ifindex, attach_type, query_flags, attach_flags;
     uint64_t prog_ids;

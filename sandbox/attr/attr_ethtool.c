@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). The reply to a GET is almost the
- * request of a SET, so a value is the unchanged sequence of those attributes of the reply that can be set.
+ * request of a SET, so most values are the unchanged sequence of those attributes of the reply that can be set.
  */
 #include "sandbox/attr/attr.h"
 

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-/* limit for the entries of an RSS table, and for the bytes of its key */
-#define TABLE_MAX 65536u
+#define TABLE_MAX 65536u /* limit for the entries of an RSS table, and for the bytes of its key */
 #define RULES_MAX 16384u
 
 static int send_device_ioctl(const struct sb_dev *d, unsigned long cmd, void *data, const char *what)

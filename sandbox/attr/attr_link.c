@@ -67,7 +67,7 @@ static int take_payload(const struct nlattr *a, struct sb_blob *out)
     return sb_blob_put(out, mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
 }
 
-/* ---- plain ones --------------------------------------------------------------------------------------- */
+/* ---- attributes with a plain value -------------------------------------------------------------------- */
 
 int sb_read_link(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {

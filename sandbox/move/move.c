@@ -305,7 +305,7 @@ static int set_arp_check_ipv6(struct mover *m, const char *name, bool *ipv6)
         return hw_fail(-errno, "entering the container's network namespace: %s", strerror(errno));
     int rc = m->o->no_arp ? 0 : sb_sysctl_arp(name, m->o->log);
     *ipv6 = !sb_sysctl_no_ipv6(name);
-    if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just left that namespace */
+    if (setns(own, CLONE_NEWNET) < 0) /* unlikely: the thread has just left that namespace */
         return hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     return rc;
 }
@@ -348,7 +348,7 @@ static int move_nic(struct mover *m, int i)
     rc = sb_nic_find(&m->there, k, k->as, &now);
     if (rc < 0)
         return rc;
-    if (now.index != to) { /* an old kernel has chosen another index */
+    if (now.index != to) { /* an old kernel has chosen another index, or a tenant has changed it */
         m->map.dev[i].to = now.index;
         rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", now.index);
         if (rc < 0)
@@ -409,7 +409,7 @@ static uint32_t mask_of(unsigned prefix)
     return prefix ? ~0u << (32 - prefix) : 0;
 }
 
-/* Returns true if another NIC of the move has an address in the network of this record's address. */
+/* Returns true if another NIC of the move has an address whose network overlaps that of this record's address. */
 static bool has_shared_network(const struct sb_journal *j, size_t at)
 {
     uint32_t a = 0, b = 0;

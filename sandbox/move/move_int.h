@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internal definitions for move and restore. */
+/* Internal declarations for moving NICs. */
 #ifndef HW_SANDBOX_MOVE_INT_H
 #define HW_SANDBOX_MOVE_INT_H
 
@@ -12,7 +12,7 @@
 
 struct sb_ns {
     int fd;  /* -1 if there is none */
-    int sys; /* descriptor of the namespace's sysfs; -1 if not opened yet, see sb_ns_sysfs() */
+    int sys; /* descriptor of the namespace's sysfs; negative if it is not open, see sb_ns_sysfs() */
     struct hw_netlink rt;
     struct sb_ns_id id;
 };

@@ -136,7 +136,8 @@ bool sb_ns_same(const struct sb_ns_id *a, const struct sb_ns_id *b)
     return a->dev == b->dev && a->ino == b->ino && (a->cookie == b->cookie || !a->cookie || !b->cookie);
 }
 
-/* Opens the file at path if it refers to the namespace with this id, and otherwise fails with -ENOENT. */
+/* Opens the file at path if it refers to the namespace with this id. Fails with -ENOENT if it does not, or with another
+ * -errno. */
 static int open_if(const char *path, const struct sb_ns_id *id, struct sb_ns *n)
 {
     struct stat st;

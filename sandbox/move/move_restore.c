@@ -26,7 +26,7 @@ struct back {
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
-/* ---- back ---------------------------------------------------------------------------------------- */
+/* ---- moving back --------------------------------------------------------------------------------- */
 
 /* Moves l from the namespace `from` to here under the NIC's name, or under a spare name if another device has that
  * name. `as` receives the name. */
@@ -215,7 +215,7 @@ static int restore_nic_settings(struct back *b, int i, struct sb_link *l, const 
     bool up = k->link.flags & IFF_UP;
     struct sb_faults *f = &b->f;
     unsigned before = f->n;
-    /* Attributes that block others come first: an XDP program limits the MTU. */
+    /* The attributes are restored first, because some of them limit other settings: an XDP program limits the MTU. */
     sb_attrs_apply(&b->kernel, b->j, i, l->index, l->name, false, f);
     /* Linux before 6.2 cannot rename a device that is up. This matters for a device that arrived with a spare name and
      * was set up by an earlier call. */
@@ -372,7 +372,7 @@ static int verify_restored_state(struct back *b, const struct sb_map *map)
     return 0;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- restoring ----------------------------------------------------------------------------------- */
 
 static uint64_t elapsed_since(uint64_t taken)
 {

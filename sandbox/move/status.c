@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Derives the status from the journals and the current state. */
+/* Derives the status, and the addresses of NICs in containers, from the journals and the current state. */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
 
@@ -93,14 +93,14 @@ int sb_status(const char *journal_dir, const char *id, int (*each)(const struct 
         snprintf(name, sizeof(name), "%.*s", (int)strlen(list[i]->d_name) - 8, list[i]->d_name);
         if (rc == 0)
             rc = report_journal_status(dir, name, each, arg);
-        if (rc == -ENOENT) /* the journal was just removed */
+        if (rc == -ENOENT) /* the journal was just removed, or each() has returned -ENOENT */
             rc = 0;
         free(list[i]);
     }
     return rc;
 }
 
-/* ---- addresses of NICs that are away ------------------------------------------------------------- */
+/* ---- addresses of NICs in containers ------------------------------------------------------------- */
 
 struct taking {
     const char *dir;
@@ -138,7 +138,7 @@ static int take_journal(const struct sb_status *s, void *arg)
         sb_journal_free(&j);
     }
     hw_close(&dir);
-    return rc == -ENOENT ? 0 : rc; /* -ENOENT means that the NICs were just restored */
+    return rc == -ENOENT ? 0 : rc; /* the NICs were just restored, or each() has returned -ENOENT */
 }
 
 int sb_taken(const char *journal_dir, int (*each)(const struct sb_taken *t, void *arg), void *arg)

@@ -33,7 +33,7 @@ int sb_sysfs_open(int ns)
     int rc = setns(ns, CLONE_NEWNET) < 0 ? hw_fail(-errno, "entering a network namespace: %s", strerror(errno)) : 0;
     if (rc == 0) {
         rc = mount_sysfs();
-        if (setns(own, CLONE_NEWNET) < 0) { /* cannot fail: the thread has just left that namespace */
+        if (setns(own, CLONE_NEWNET) < 0) { /* unlikely: the thread has just left that namespace */
             if (rc >= 0)
                 hw_close(&rc);
             rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));

@@ -44,7 +44,7 @@ const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB
 struct sb_map {
     size_t n;
     struct {
-        int from, to; /* to is 0 if the device no longer exists */
+        int from, to; /* to is 0 if the device is not there */
         const char *from_name, *to_name;
     } dev[SB_NICS_MAX];
     bool others;      /* keep devices that are not in the map; otherwise they cause -ENODEV */

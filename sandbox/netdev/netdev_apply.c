@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies a device's recorded configuration. */
+/* Moves and changes network devices, and applies their recorded configuration. */
 #include "sandbox/netdev/netdev.h"
 
 #include <libmnl/libmnl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a device's configuration from the kernel into a journal. */
+/* Finds network devices, and reads their configuration from the kernel into a journal. */
 #include "sandbox/netdev/netdev.h"
 
 #include <libmnl/libmnl.h>
@@ -106,7 +106,7 @@ int sb_netdev_links(struct hw_netlink *rt, int (*fn)(const struct sb_link *l, vo
     return hw_netlink_talk(rt, h, on_netdev_link, &s, "listing network devices");
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------ */
+/* ---- addresses, neighbours, routes, rules -------------------------------------------------------- */
 
 struct sink {
     struct sb_journal *j;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which NICs, RDMA devices and GPUs a sandbox gets, with the reason for each device that it does not get. The
- * plan is always based on a snapshot, and requested names only filter it. The rules are in docs/sandbox.md.
+ * plan is always based on a snapshot, and requested names only select among its devices. The rules are in
+ * docs/sandbox.md.
  */
 #ifndef HW_SANDBOX_PLAN_H
 #define HW_SANDBOX_PLAN_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A snapshot: those parts of a machine's sysfs from which a sandbox's own sysfs is rebuilt, in one JSON file
- * (docs/sandbox.md). Paths are relative to /sys and canonical ("devices/pci0000:00/0000:00:01.0"). Contents are as in
- * the files, without leading and trailing blanks and newlines.
+ * A snapshot: those parts of a machine's sysfs from which a sandbox's own sysfs is rebuilt, and the interfaces' IP
+ * addresses and default routes. It can be written as one JSON file (docs/sandbox.md). Paths are relative to /sys and
+ * canonical ("devices/pci0000:00/0000:00:01.0"). Contents are as in the files, without leading and trailing blanks and
+ * newlines.
  */
 #ifndef HW_SANDBOX_SNAPSHOT_H
 #define HW_SANDBOX_SNAPSHOT_H
@@ -81,7 +82,7 @@ struct sbx_port {
 struct sbx_rdma {
     char name[SBX_NAME], uverbs[SBX_NAME]; /* uverbs is "" if there is none */
     char *path, *uverbs_path;              /* uverbs_path is NULL if there is none */
-    int pci;                               /* index in sbx_snapshot.pci; -1 for a software device */
+    int pci;                               /* index in sbx_snapshot.pci; -1 if none, as for a software device */
     struct sbx_attrs attr, uverbs_attr;    /* node_type, node_guid, board_id and others; dev and abi_version */
     struct sbx_port *port;
     size_t n_port;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Takes a snapshot of sysfs, either this machine's or one below a root. Everything comes from files, except this
- * machine's IP addresses, and nothing is guessed. docs/sandbox.md lists which files programs need. */
+ * machine's IP addresses. docs/sandbox.md lists which files programs need. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/plan/snapshot.h"

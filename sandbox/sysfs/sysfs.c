@@ -196,7 +196,7 @@ static void build_rdma_device(struct build *b, const struct sbx_rdma *r)
         link_to(b, r->uverbs_path, "device", device);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the tree ------------------------------------------------------------------------------- */
 
 static void build_numbered_dirs(struct build *b, const char *prefix, const struct sbx_numbered *v, size_t n)
 {
@@ -210,7 +210,7 @@ static void build_numbered_dirs(struct build *b, const char *prefix, const struc
 
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan)
 {
-    /* folders that the kernel always has; fs/cgroup is a mount point */
+    /* folders of every tree; fs/cgroup is a mount point */
     static const char *const dir[] = {"block",   "bus/pci/devices",    "bus/pci/drivers",    "class/net", "dev",
                                       "devices", "firmware",           "fs/cgroup",          "kernel",    "module",
                                       "power",   "devices/system/cpu", "devices/system/node"};

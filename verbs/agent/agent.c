@@ -378,7 +378,7 @@ static void reload_agent_policy(struct agent *a)
     SAY(a, HAWSER_LOG_INFO, "reloaded %s for containers that start from now on", a->o.policy_file);
 }
 
-/* Positions in the poll set of run_agent_loop(). The runtimes with incomplete messages and the brokers follow. */
+/* Positions in the poll set of run_agent_loop(). Runtimes begin at P_HALVES, and brokers at P_CHILDREN. */
 enum { P_STOP, P_LEAVE, P_RELOAD, P_LISTENER, P_HALVES, P_CHILDREN = P_HALVES + VB_AGENT_HALVES };
 
 static bool has_pending_runtimes(const struct agent *a)
@@ -466,7 +466,7 @@ static int make_state_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is not a folder", path);
 }
 
-/* Removes the files of brokers that ended while no agent was running. */
+/* Removes files that ended brokers have left behind. */
 static void clean_state_dir(const char *state_dir)
 {
     static const char *const suffixes[] = {".join", ".status", ".lock"};

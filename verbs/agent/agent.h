@@ -30,8 +30,8 @@ struct vb_agent_options {
                  const struct vb_broker_options *o); /* vb_serve(), or a replacement in tests */
 };
 
-/* Returns true if the text received so far is a complete JSON object or cannot become one. Each call scans the next
- * part of the text. */
+/* Returns true if the object or array with which the text begins is complete, or if the text begins with something
+ * else. Each call scans the next part of the text. */
 struct vb_state_scan {
     int depth;
     bool string, escaped, whole;
@@ -47,10 +47,10 @@ int vb_state_parse(const char *text, size_t len, unsigned fds, struct vb_contain
 /* Frees the members of c and closes its descriptors. */
 void vb_container_free(struct vb_container *c);
 
-/* Starts a process for c, and frees c in the calling process. If the container already has a broker, the new process
- * passes the listener to the broker and exits with VB_JOINED. Otherwise it becomes the broker, with a separate mount
- * namespace and minimal privileges. stop has the same meaning as in vb_broker_options. If tied is true, the kernel
- * kills the new process when the calling process ends.
+/* Starts a process for c, and frees the members of c in the calling process. If the container already has a broker, the
+ * new process passes the listener to the broker and exits with VB_JOINED. Otherwise it becomes the broker, with a
+ * separate mount namespace and minimal privileges. stop has the same meaning as in vb_broker_options. If tied is true,
+ * the kernel kills the new process when the calling process ends.
  *
  * If this function or the new process fails, the listener is closed, so that RDMA calls of the container's programs
  * fail with ENOSYS. The new process logs the reason for its failure. */

@@ -50,7 +50,8 @@ static int open_procs(const char *mount, const char *path)
 }
 
 /* Opens cgroup.procs of a cgroup. line is from /proc/PID/cgroup and has the form "3:rdma:/path" or "0::/path"
- * (cgroups(7)). Fails with -ENOENT if the cgroup cannot limit RDMA objects, or with another -errno. */
+ * (cgroups(7)). Fails with -ENOENT if the line is for other controllers, or if neither the cgroup nor one of its
+ * ancestors can limit RDMA objects, or with another -errno. */
 static int of_line(char *line, const char *root)
 {
     char mount[PATH_MAX];

@@ -58,8 +58,8 @@ const struct vb_filter_rule vb_filter_rules[] = {
     /* The rule does not check the address family, because no other protocol with this number is in use. */
     {"socket", EPROTONOSUPPORT, {{2, UINT32_MAX, NETLINK_RDMA}}},
     /* These rules protect the stub's window on kernels that cannot seal it (inject.h). They refuse calls that unmap or
-     * replace mappings below VB_WALL_END or change their protection. The destination of mremap() is also checked,
-     * because a mremap() that fails may have unmapped it (mm/mremap.c). brk() can unmap addresses above the end of the
+     * replace mappings below VB_WALL_END or change their protection. The destination of mremap() is also checked: even
+     * a mremap() that fails may have unmapped it (mm/mremap.c). brk() can unmap addresses above the end of the
      * program's data. trace.c checks this end, so PR_SET_MM, which could change it, is refused. ARCH_ENABLE_TAGGED_ADDR
      * is refused because tagged addresses would not match these comparisons. */
     {"mmap", EPERM, {{0, BELOW}, {3, MAP_FIXED, MAP_FIXED}}},

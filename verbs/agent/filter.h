@@ -3,8 +3,8 @@
  * The seccomp filter of a program that uses the broker. It can be installed in the calling process or added to the
  * config.json of an OCI container (linux.seccomp).
  *
- * - The broker is notified of open() and openat() with O_RDWR, of ioctl() with RDMA_VERBS_IOCTL, and of write() on the
- *   descriptors VB_FD_FIRST to VB_FD_LAST (doorbells).
+ * - The broker is notified of open() and openat() with O_RDWR, of ioctl() with RDMA_VERBS_IOCTL, and, except with runc,
+ *   of write() on the descriptors VB_FD_FIRST to VB_FD_LAST (doorbells).
  * - These calls fail with EPERM: ptrace, process_vm_readv, process_vm_writev, process_madvise, pidfd_getfd, kcmp,
  *   io_uring_*, userfaultfd, mknod of character devices, and seccomp with a new listener. filter.c has some more.
  * - socket() with NETLINK_RDMA fails with EPROTONOSUPPORT, so that libibverbs reads sysfs instead.
@@ -29,8 +29,8 @@
 int vb_filter_install(bool *killable);
 /* Adds the filter to the "linux" object of a config.json, with listenerPath = socket. Merges it into an existing
  * seccomp section, which keeps its default action and its entries, except those for calls of the filter's rules.
- * runtime is "crun" or "runc"; with runc the broker is not notified of write(). Fails with -EINVAL if the sections
- * cannot be merged, for example because there is another listener. */
+ * runtime is "crun" or "runc"; with runc the broker is not notified of write(). Fails with -EINVAL if the filter cannot
+ * be merged into the section, for example because there is another listener. */
 int vb_filter_spec(json_t *linux_object, const char *socket, const char *runtime);
 
 #endif

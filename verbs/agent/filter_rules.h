@@ -7,7 +7,8 @@
 
 /* The condition (argument arg & mask) == value. If the kernel uses only 32 bits of the register, the mask is within
  * these bits: a program could bypass a comparison of all 64 bits by setting the unused bits. Masks of addresses select
- * a block of 2^n bytes. They do not contain the topmost bit, which no user address has and JSON cannot represent. */
+ * a block of 2^n bytes. They do not contain the topmost bit, which no user address has, and which would make jansson's
+ * signed integers negative. */
 struct vb_compare {
     uint8_t arg;
     uint64_t mask, value; /* mask is 0 if there is no condition */

@@ -3,10 +3,10 @@
  * Adds the filter to linux.seccomp of a config.json ("Seccomp" in config-linux.md of the OCI runtime specification).
  *
  * Runtimes pass each entry to libseccomp as a rule. If two rules are for the same call, libseccomp keeps the broader
- * rule, whatever the actions are: next to "ioctl is allowed", a notification for some ioctls has no effect. If a
- * profile has an entry for a call of this filter, the entry is therefore replaced by entries for the remaining cases:
- * for each bit of a condition (or each side of a block of addresses), one entry with the same action for calls where
- * this bit differs (or whose address is on this side).
+ * rule, whatever the actions are: next to "ioctl is allowed", a notification for some ioctls has no effect. Unless a
+ * profile's entry for a call of this filter refuses all such calls, the entry is therefore replaced by entries for the
+ * remaining cases: for each bit of a condition (or each side of a block of addresses), one entry with the same action
+ * for calls where this bit differs (or whose address is on this side).
  */
 #include "verbs/agent/filter.h"
 #include "verbs/agent/filter_rules.h"

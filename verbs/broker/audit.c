@@ -13,9 +13,9 @@
 #define MOST      100 /* maximum number of refusals that are written per second */
 #define TEXT_MOST 600
 
-/* Escapes text from an application, because it may be shown on a terminal: every backslash and every byte that is not
- * printable ASCII becomes \xNN. Limits the length, so that a line stays below 4096 bytes even if JSON doubles each
- * backslash. */
+/* Escapes text that an application may have chosen, because it may be shown on a terminal: every backslash and every
+ * byte that is not printable ASCII becomes \xNN. Limits the length, so that a line stays below 4096 bytes even if JSON
+ * doubles each backslash. */
 static const char *escape_audit_text(char *out, size_t cap, const char *text)
 {
     size_t n = 0;
@@ -74,7 +74,7 @@ static void end_audit_line(struct vb_audit *a, struct hw_json *j, FILE *out, cha
     free(*line);
 }
 
-/* Writes a line with the number of refusals that were not written, if there were any. */
+/* Reports the number of refusals that were not written, if there were any. */
 static void left_out(struct vb_audit *a)
 {
     struct hw_json j;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker's loop, which handles notifications, closed files, ended stubs, status queries, new listeners and
- * timers. */
+/* The broker's setup, and its loop, which handles notifications, closed files, ended stubs, status queries, new
+ * listeners and timers. */
 #include "verbs/broker/broker_int.h"
 #include "verbs/broker/join.h"
 #include "verbs/stub/guard.h"
@@ -78,7 +78,7 @@ static void take_listener(struct vb_broker *b)
 static void end_listener(struct vb_broker *b, int *l)
 {
     vb_workers_end(b, *l);
-    close(*l); /* also removes the listener from epoll, because no other descriptor refers to it */
+    close(*l); /* also removes the listener from epoll as soon as no tracing process refers to it */
     *l = b->listener[--b->n_listeners];
 }
 

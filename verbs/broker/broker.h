@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The broker of a container: a process with one thread that answers the notifications of the container's seccomp
- * filter.
+ * filters.
  *
  * When an application opens /dev/infiniband/uverbsN, the broker's tracer (lookup.h) creates a device node and opens it
  * for the application. The node's inode identifies the open file until the file is closed. The broker keeps descriptors
  * of the file only for a short time: it recognises the file by fstat(), and inotify reports when the file is closed.
  * The kernel then frees the objects of the file.
  *
- * Most requests run in the broker, on a descriptor that pidfd_getfd() has fetched. Requests that access the
- * application's memory run in the stub, which is a thread in the application (inject.h).
+ * Most requests run in the broker. Requests that access the application's memory run in the stub, which is a thread in
+ * the application (inject.h).
  */
 #ifndef HW_VERBS_BROKER_H
 #define HW_VERBS_BROKER_H
@@ -56,7 +56,7 @@ struct vb_broker_options {
     const char *state_dir; /* folder for the socket ID.status, which `hawser verbs status` reads */
     const char *node_dir;  /* folder for the device nodes, on a separate file system that is mounted without nodev */
     int stop;              /* descriptor that becomes readable when the broker must end, or -1 */
-    int cgroup;            /* descriptor of the container's cgroup.procs, to charge RDMA objects to its cgroup, or -1 */
+    int cgroup;            /* cgroup.procs of the container's cgroup, to charge RDMA objects to it; negative if none */
     uid_t uid;             /* user to run as after setup, or 0 to keep the caller's */
     pid_t shown;           /* process number to show to the operator, or 0 for getpid() */
     bool guarded;          /* drop capabilities and restrict system calls after setup (guard.h) */

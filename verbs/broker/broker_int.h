@@ -47,7 +47,7 @@ struct vb_slot {
     uint64_t refused;
 };
 
-/* A device file that the broker opened and an application has open. */
+/* A device file that the tracer has opened for an application. Freed when the file is closed. */
 struct vb_context {
     struct hw_list link;
     ino_t ino; /* inode on the file system of the device nodes */
@@ -62,8 +62,8 @@ struct vb_context {
     uint64_t asked; /* time of the kernel's last list of objects, or of the context's creation */
 };
 
-/* A descriptor that was fetched from an application. `mine` referred to the same open file as descriptor `theirs` of
- * thread tid when kcmp() last compared them. */
+/* A cached descriptor of a device. When the entry was made or last used, `mine` referred to the same open file as
+ * descriptor `theirs` of thread tid. */
 struct vb_cached {
     pid_t tid;
     int theirs, mine; /* mine is -1 if the entry is empty */
@@ -71,8 +71,8 @@ struct vb_cached {
     uint64_t used;
 };
 
-/* A descriptor in a request. The request contains the application's number for the descriptor while the broker checks
- * the request, and the broker's or the stub's number while the request runs. */
+/* A descriptor in a request. An input has the application's number while the broker checks the request, and the
+ * broker's or the stub's number while the request runs. */
 struct vb_swap {
     struct vb_attr *attr; /* attribute that contains the descriptor, or NULL */
     uint8_t *field;       /* otherwise: 4 bytes in a core part */
@@ -103,7 +103,7 @@ struct vb_worker {
     uint64_t used;   /* time when the device was last used */
     unsigned given;  /* number of a request's descriptors in the stub's table, after VB_STUB_FD */
     pid_t made_for;  /* the thread that was used to inject the stub */
-    uint64_t looked; /* time of the stub's last call, or of the last check by vb_workers_sweep() */
+    uint64_t looked; /* time of the stub's injection, of its last call, or of the last check by vb_workers_sweep() */
     /* When the stub was injected, it could lock memory without limit, or its capabilities could not be read
      * (check_rights()). */
     bool unlimited;
@@ -142,7 +142,7 @@ struct vb_broker {
     struct {
         uint16_t object, method;
         uint32_t command;
-    } told[VB_TOLD_MAX]; /* commands whose refusal by the schema was reported; each is reported once */
+    } told[VB_TOLD_MAX]; /* unsupported commands that were reported, because each is reported only once */
     unsigned n_told;
 
     uint64_t started, opens, requests, doorbells, refused, redelivered, undone, reconciled;
@@ -185,14 +185,15 @@ void vb_finish(struct vb_broker *b, const struct vb_call *call, struct vb_contex
 /* Reports a refusal to the operator. rule and text are the reason. */
 void vb_refused(struct vb_broker *b, pid_t tid, struct vb_slot *slot, const char *command, const char *rule,
                 const char *text, int rc);
-/* Like vb_refused(), but without the program's name. Used if the tracer, which supplies the name, does not answer. */
+/* Like vb_refused(), but without a device and the program's name. Used if the tracer, which supplies the name, does not
+ * answer. */
 void vb_refused_unnamed(struct vb_broker *b, pid_t tid, const char *command, const char *text, int rc);
 void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
 /* Replaces the program's descriptors in r with descriptors of the broker. On success, the caller must call
- * vb_swap_back(). Fails with -EBADF if the program has no such descriptor, with -ENOENT if the program no longer waits,
- * and with -EINVAL if there are too many descriptors. */
+ * vb_swap_back(). Fails with -EBADF if a descriptor cannot be fetched, with -ENOENT if the program no longer waits, and
+ * with -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
@@ -212,8 +213,8 @@ void vb_kept_sweep(struct vb_broker *b, bool all);
 void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
 
 /* reconcile.c */
-/* Settles a request that a stub has run. rc is the result that the stub reports, or VB_UNKNOWN. Asks the kernel where
- * the stub's report cannot be trusted. */
+/* Settles a request that a stub has run or may have run. rc is the result that the stub reports, or VB_UNKNOWN. Asks
+ * the kernel where the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
 /* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the results of requests that a signal interrupted before the broker could answer. If the application repeats
- * the call, it gets the kept results. Otherwise the object that the request has created is destroyed. */
+ * the call, it gets the kept results. Otherwise the broker tries to destroy the object that the request has created. */
 #include "verbs/broker/broker_int.h"
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -36,7 +36,7 @@ static void kept_free(struct vb_broker *b, struct vb_kept *k)
     free(k);
 }
 
-/* Destroys the object of a kept request that the application does not repeat. */
+/* Destroys the object of a kept request, and frees the entry. */
 static void kept_undo(struct vb_broker *b, struct vb_kept *k)
 {
     struct vb_context *c;

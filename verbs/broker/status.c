@@ -27,7 +27,7 @@ int vb_status_open(struct vb_broker *b)
     b->status = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->status < 0)
         return hw_fail(-errno, "cannot create a socket: %s", strerror(errno));
-    unlink(a.sun_path); /* left by a broker that was killed */
+    unlink(a.sun_path); /* left by an earlier broker */
     if (bind(b->status, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0600) == 0 &&
         listen(b->status, 8) == 0)
         return 0;

@@ -275,7 +275,7 @@ static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct v
 }
 
 /* Makes sure that the stub may not lock memory without limit if the program has dropped this right: the kernel checks
- * the capabilities of the thread that pins memory, which is the stub. Returns 0 if the rights agree, or 1 if the stub
+ * the capabilities of the thread that pins memory, which is the stub. Returns 0 if the job may run, or 1 if the stub
  * was told to drop the right, or will be told when it repeats its call. Fails with -EPERM if the stub cannot drop the
  * right, or with another -errno. */
 static int check_rights(struct vb_broker *b, struct vb_worker *w, const struct vb_job *j)

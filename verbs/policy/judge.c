@@ -4,8 +4,8 @@
  * refuse; a command without a row is refused. The rules depend on how the kernel executes a command (uverbs_cmd.c and
  * uverbs_std_types_*.c in drivers/infiniband/core/ of Linux 6.12).
  *
- * For raw packet QPs, source QPNs, flows and controlled Q_Keys the kernel checks the capabilities of its caller, which
- * is the broker or the stub. These requests are therefore checked against the policy here.
+ * For raw packet QPs, the source QPNs of EX_CREATE_QP, flows and controlled Q_Keys the kernel checks the capabilities
+ * of its caller, which is the broker or the stub. These requests are therefore checked against the policy here.
  */
 #include "base/size.h"
 #include "verbs/policy/policy_int.h"

@@ -23,7 +23,7 @@ struct mr {
 struct vb_objects {
     struct vb_usage *of;
     uint64_t n[VB_TYPES];
-    uint64_t bytes; /* bytes of all MRs, including MRs with an unknown number */
+    uint64_t bytes; /* bytes of all MRs, including reservations and MRs with an unknown number */
     void *mrs;      /* tree of struct mr (tsearch) */
     bool read_only; /* true if any request of the file asked to pin an MR read-only; not recorded for each MR, because
                        an MR's number can be forged */
@@ -82,7 +82,7 @@ bool vb_objects_mr_known(const struct vb_objects *o, uint32_t number, uint64_t *
     return m && m->true_number;
 }
 
-/* ------------------------------------------------------- before and after */
+/* --------------------------------------------- before and after a request */
 
 static bool makes_counted_object(const struct vb_command *c)
 {

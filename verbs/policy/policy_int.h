@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the files of the policy share. */
+/* Declarations that the files of the policy share. The broker uses some of them. */
 #ifndef HW_VERBS_POLICY_INT_H
 #define HW_VERBS_POLICY_INT_H
 
@@ -65,7 +65,7 @@ struct vb_policy {
     struct vb_section *section;
 };
 
-/* --------------------------------------------------- demands of requests */
+/* ---------------------------------------------------- checks of requests */
 
 /* Returns true if gid matches the prefix. */
 static inline bool vb_within(const struct vb_prefix *p, const uint8_t *gid)

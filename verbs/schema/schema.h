@@ -8,10 +8,10 @@
  * header. drivers/infiniband/core/uverbs_cmd.c and uverbs_std_types*.c of the kernel show which bytes the kernel reads
  * and writes.
  *
- * For some requests the kernel checks the capabilities of the calling process: CAP_NET_RAW for raw packet QPs, flows
- * and Q_Keys with the high bit set, and CAP_SYS_RAWIO for mlx5's WQs with IB_WQ_FLAGS_DELAY_DROP. Here the caller is
- * the broker or, for a VB_MEMORY request, the stub. The broker must not have these capabilities unless the policy
- * grants such requests.
+ * For some requests the kernel checks the capabilities of the calling process: CAP_NET_RAW for raw packet QPs, source
+ * QPNs, flows and Q_Keys with the high bit set, and CAP_SYS_RAWIO for mlx5's WQs with IB_WQ_FLAGS_DELAY_DROP. Here the
+ * caller is the broker or, for a VB_MEMORY request, the stub. The broker must not have these capabilities unless the
+ * policy grants such requests.
  */
 #ifndef HW_VERBS_SCHEMA_H
 #define HW_VERBS_SCHEMA_H
@@ -81,7 +81,7 @@ enum vb_type {
 };
 const char *vb_type_name(enum vb_type t); /* for example "mr" */
 
-/* Where an object's number is stored. */
+/* Where an object's number or a descriptor is stored. */
 enum vb_place { VB_NOWHERE, VB_CORE_IN, VB_CORE_OUT, VB_ATTR };
 
 struct vb_number {

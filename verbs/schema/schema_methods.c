@@ -232,7 +232,7 @@ static const struct vb_attr_rule rwq_destroy[] = {M_HANDLE(DESTROY_RWQ_IND_TBL_H
 static const struct vb_attr_rule dm_free[] = {M_HANDLE(FREE_DM_HANDLE), END};
 static const struct vb_attr_rule counters_destroy[] = {M_HANDLE(DESTROY_COUNTERS_HANDLE), END};
 
-/* Memory. */
+/* Memory, and counters. */
 static const struct vb_attr_rule dm_mr_reg[] = {
     M_NEW(REG_DM_MR_HANDLE),       M_IN(REG_DM_MR_OFFSET, 8),       M_IN(REG_DM_MR_LENGTH, 8),
     M_HANDLE(REG_DM_MR_PD_HANDLE), O_FLAGS(REG_DM_MR_ACCESS_FLAGS), M_HANDLE(REG_DM_MR_DM_HANDLE),

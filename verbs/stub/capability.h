@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the capabilities of linux/capability.h, and how a program could use each dropped one to bypass or attack the
- * broker. */
+/* Lists the capabilities of linux/capability.h, and how a program could misuse each dropped one. */
 #ifndef HW_VERBS_CAPABILITY_H
 #define HW_VERBS_CAPABILITY_H
 

@@ -11,7 +11,7 @@
 
 /* The stub's code, which is position-independent, uses no stack and begins at the window's first byte. */
 extern const uint8_t vb_stub_code[], vb_stub_after[], vb_stub_end_of_code[];
-/* Offset of the instruction after the `syscall` of the stub's ioctl(); notifications contain this address. */
+/* Offset of the instruction after the `syscall` of the stub's ioctl(). Notifications contain its address. */
 #define VB_STUB_AFTER ((uint64_t)(vb_stub_after - vb_stub_code))
 
 /* From include/uapi/asm-generic/unistd.h of Linux 6.10. Debian 12 has the headers of Linux 6.1. */

@@ -205,7 +205,7 @@ static int open_named_device(struct vb_lookups *l, const struct vb_lookup *q, st
     return rc == -ENXIO ? hw_wrap(-ENODEV, "the device no longer exists") : rc;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------ */
+/* ---- threads and the window --------------------------------------------------------------------------- */
 
 static int find_process(const struct vb_lookup *q, struct vb_found *f, int *fd)
 {

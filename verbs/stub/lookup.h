@@ -15,8 +15,8 @@ struct vb_lookups {
     int nodes;   /* descriptor of the folder of device nodes, which is on a separate file system */
     int inotify; /* reports when device files are closed */
     /* Private to the tracer process. */
-    int mount, spent; /* descriptors, or -1: the mount for the next open; the mount of the last open, which is unmounted
-                         when the tracer is idle */
+    int mount, spent; /* descriptors, or negative: the mount for the next open; the mount of the last open, which is
+                         unmounted when the tracer is idle */
     uint64_t serial;  /* number of the next node */
     struct vb_device device[VB_DEVICES_MAX];
     unsigned n_devices;
@@ -37,7 +37,7 @@ enum vb_lookup_kind {
 struct vb_lookup {
     enum vb_lookup_kind kind;
     pid_t tid, tgid;
-    int dirfd, flags; /* arguments of openat() */
+    int dirfd, flags; /* arguments of openat(); for flags see also VB_LOOKUP_LOCKS */
     uint64_t name;    /* address of the path in the program */
     char ibdev[64];
     unsigned port, index;

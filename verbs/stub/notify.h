@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receives the notifications of a seccomp listener and answers them (seccomp_unotify(2), seccomp(2)). */
+/* Receives the notifications of a seccomp listener and answers them (seccomp_unotify(2), seccomp(2)). Reads the memory
+ * of the threads that wait. */
 #ifndef HW_VERBS_NOTIFY_H
 #define HW_VERBS_NOTIFY_H
 
