@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox plan` and `env`: each rule of docs/sandbox.md, on a suitable node (TAP). Usage: sandbox_plan.py
+"""Tests `hawser sandbox plan` and `env`: the rules of docs/sandbox.md, on suitable nodes (TAP). Usage: sandbox_plan.py
 HAWSER"""
 import copy
 import json
