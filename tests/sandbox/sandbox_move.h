@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets up a machine for the tests of `sandbox move`: the program enters new namespaces (without privileges too, through a
- * user namespace) in which it is the host; a peer and containers are namespaces that it holds by file descriptors. The
- * contents of a namespace are read attribute by attribute.
+ * Sets up a machine for the tests of `sandbox move`: the program enters new namespaces (without privileges too, through
+ * a user namespace) in which it is the host; a peer and containers are namespaces that it holds by file descriptors.
+ * The contents of a namespace are read attribute by attribute.
  */
 #ifndef SANDBOX_MOVE_H
 #define SANDBOX_MOVE_H
