@@ -173,7 +173,7 @@ def run_nccl(a, work, name, paths, folder, rank):
 
 
 def ways(root, tag):
-    """Returns the <gpu> or <net> elements by the CPU and the addresses of the <pci> elements above them, uppermost first."""
+    """Returns the <gpu> or <net> elements by the CPU and the addresses of the <pci> elements above them."""
     found = {}
 
     def walk(e, above):

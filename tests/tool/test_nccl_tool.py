@@ -257,7 +257,8 @@ def rows(r):
 
 def part_bench(tmp):
     told = tmp / "report"
-    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}  # 2: the size is divided among two ranks
+    # 2: the size is divided among two ranks
+    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}
     r = bench(tmp, "--op", ",".join(ops), "--size", "8,100,100000", "--iters", 5, "--warmup", 1, FAKENCCL_REPORT=told,
               NCCL_DEBUG_FILE="/dev/null", NCCL_NET="Nonsense")
     lines = [x.split() for x in r.stdout.splitlines() if x and not x.startswith("#")]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests `hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, with the plugins of tests/fakes/plugins
-and our own, and `hawser trace` (TAP). Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
+and our own, and `hawser trace` (TAP).
+Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
 import pathlib

@@ -143,8 +143,8 @@ def errors(tmp):
 
 
 def explains_itself(page, title, argv):
-    """A report names the run, explains its columns, needs no other files, and has styles for dark and narrow screens and
-    for paper: returns what this one lacks."""
+    """A report names the run, explains its columns, needs no other files, and has styles for dark and narrow screens
+    and for paper: returns what this one lacks."""
     text = page.read_text()
     heads = {h for h in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) if h}
     cells = {h.replace("-<br>", "").replace("<br>", " ") for h in heads}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the simulated card of lab/dmnic through the kernel's bare interface: steering, receiving into and sending from bound memory
-# in both directions, what it refuses, what it leaves behind.
+# Tests the simulated card of lab/dmnic through the kernel's bare interface: steering, receiving into and sending from
+# bound memory in both directions, what it refuses, what it leaves behind.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic

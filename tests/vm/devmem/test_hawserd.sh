@@ -16,7 +16,8 @@ client() { in1 hawserd_client $sock "$@"; }
 as_nobody() { # COMMAND...: as user 65534, in n1
     in1 sh -c 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' - "$@"
 }
-# Prints the card as an operator sees it: RSS and rules, then what hawser reads, because Debian 12's ethtool has no hds-thresh.
+# Prints the card as an operator sees it: RSS and rules, then what hawser reads, because Debian 12's ethtool has no
+# hds-thresh.
 card() {
     in1 ethtool -x dm1 && in1 ethtool -n dm1 &&
         in1 hawser devmem status --state /tmp/none --json dm1 | sed 's/"hawserd":[^,]*,//'
