@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal of a sandbox, and the rtnetlink messages in it. The first byte selects how the rest is used: as a file,
  * as lines to which this target adds checksums, or as one message. An accepted journal reads back the same. A refused
- * journal sets an error text. An accepted message can be rewritten, and is equal to itself. */
+ * journal sets an error text. A message rewritten from an accepted one is accepted, too. */
 #include "fuzz.h"
 #include "sandbox/netdev/netdev.h"
 

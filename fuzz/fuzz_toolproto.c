@@ -4,8 +4,8 @@
 #include "fuzz.h"
 #include "tool/peer/proto.h"
 
-/* Returns true if s is a plain name: not empty, not "." or "..", and without separators, spaces and control characters
- * that matter to paths, options, shells or terminals. */
+/* Returns true if s is a plain name: not empty, not "." or "..", and without separators, spaces and some control
+ * characters. */
 static int is_name(const char *s)
 {
     return *s && strcspn(s, ",/: \t\n\r\033\177") == strlen(s) && strcmp(s, ".") != 0 && strcmp(s, "..") != 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy, and checks that the simulated kernel has no more objects than the policy allows or than the broker
+/* The two policies, and checks that the simulated kernel has no more objects than the policy allows or than the broker
  * counts. */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/policy/policy.h"

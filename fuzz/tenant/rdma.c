@@ -390,7 +390,7 @@ static int new_channel(struct request *r)
     return t_broker_fd(t_file_new(T_CHANNEL));
 }
 
-/* Fills all outputs. number is the number of the new object. */
+/* Fills the outputs. number is the number of the new object. */
 static int put_results(struct request *r, uint32_t number)
 {
     const struct vb_attr_rule *rules = r->c->attrs ? r->c->attrs : vb_write_attrs;
@@ -470,8 +470,8 @@ static int run(struct request *r)
     return rc;
 }
 
-/* Checks attributes as uverbs_process_attr() does: no attribute occurs twice, every mandatory attribute is known, and
- * no required attribute is missing. */
+/* Checks attributes as uverbs_process_attr() does: no known attribute occurs twice, every mandatory attribute is
+ * known, and no required attribute is missing. */
 static int check_attrs(struct request *r)
 {
     const struct vb_attr_rule *rules = r->c->attrs ? r->c->attrs : vb_write_attrs;

@@ -91,7 +91,7 @@ static void add_output(struct composer *c, uint16_t id, uint32_t n)
     static const uint32_t pages[] = {[13] = T_READ_ONLY * T_PAGE, [14] = T_DELAYED * T_PAGE, [15] = UNMAPPED};
     uint32_t base = pages[c->how & 15] && !t.honest ? pages[c->how & 15] : T_PAGE;
     uint32_t at = base + (c->slot + c->out) % T_PAGE;
-    if (n > 8 && c->how & 16 && !t.honest) /* begins in a valid page, and continues in the next page */
+    if (n > 8 && c->how & 16 && !t.honest) /* crosses the end of a page */
         at = base + T_PAGE - 8;
     add_attr(c, id, (uint16_t)n, t_address(c->mm, at));
     c->out += (n + 7) & ~7u;

@@ -10,8 +10,8 @@ T_WRAPS_BEGIN
 
 /* ---- other programs of the container ------------------------------------------------------------------ */
 
-/* Delivers the message of a program that joins: a container without annotations in the default section, so an empty key
- * and an empty section (join.c). */
+/* Delivers the message of a program that joins, or a malformed one: a container without annotations in the default
+ * section, so an empty key and an empty section (join.c). */
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 {
     if (!played(fd))
@@ -41,7 +41,7 @@ WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 
 /* ---- the status ---------------------------------------------------------------------------------------- */
 
-/* The folder of the state files, and the name of the status socket. */
+/* The broker opens the folder of the state files. */
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __real_open64(const char *path, int flags, ...);

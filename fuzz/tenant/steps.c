@@ -282,8 +282,7 @@ static void do_nofile(struct t_thread *th)
 
 /* ---- others, and the kernel ---------------------------------------------------------------------------- */
 
-/* Starts a process outside the container, which belongs to another container and has the same contents at the same
- * addresses as a program. */
+/* Starts a process of another container. */
 static void begin_stranger(void)
 {
     struct t_process *p = t_process_new(NULL, NULL, true);

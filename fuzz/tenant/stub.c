@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stub as a simulated thread (verbs/stub/stub.c has its code), its injection into a program, and the answers of the
- * tracer's process. Replaces verbs/stub/inject.c, tracer.c and lookup.c. */
+ * tracer's process. Replaces verbs/stub/inject.c, tracer.c, lookup.c and guard.c. */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"

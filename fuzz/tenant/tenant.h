@@ -103,8 +103,8 @@ struct t_process {
     bool stranger, stopped;
     struct t_mm *mm;
     struct t_file *listener;
-    /* The stub's own filter, which answers calls with numbers from `from` to `to` - 1 with err, and makes copies
-     * fail. */
+    /* A filter of the program, which answers the stub's calls with numbers from `from` to `to` - 1 with err. copies:
+     * it makes copies fail. */
     struct {
         unsigned from, to, err;
         bool copies;
@@ -124,7 +124,7 @@ struct t_thread {
     uint64_t id;
     struct seccomp_data data;
     int64_t result; /* result of the last call */
-    bool again;     /* a stop interrupted the call, which is repeated when the thread continues */
+    bool again;     /* a stop or a signal interrupted the call, which is repeated when the thread continues */
     const struct vb_command *asked;
     unsigned nofile;
     /* Stub: its registers, and its state. */
@@ -154,7 +154,7 @@ struct t_os {
     struct t_thread thread[T_THREADS];
     struct t_process *processes;
     struct t_file *nodes; /* nodes that have not ended */
-    unsigned freed;       /* the thread ID that was freed last */
+    unsigned freed;       /* the index in thread[] that was freed last */
     int ended[64];        /* events of inotify */
     unsigned n_ended;
     bool inode[256];
@@ -184,7 +184,7 @@ struct t_os {
 };
 extern struct t_os t;
 
-/* Totals, which are printed at the end of a run. */
+/* Totals, most of them printed at the end of a run. */
 struct t_totals {
     uint64_t steps, inputs, calls, requests, by_stub, made, answered, refused, copies, opens, stubs, races, told;
 };
@@ -250,7 +250,7 @@ void t_os_start(const uint8_t *input, size_t size);
 void t_os_end(void);
 
 /* calls.c */
-void t_tick(void); /* called for each call of the broker; the tenant may act first */
+void t_tick(void); /* called for most calls of the broker; the tenant may act first */
 
 /* seccomp.c */
 void t_call_make(struct t_thread *th, const struct seccomp_data *d);

@@ -95,7 +95,7 @@ static double rate(struct bench *b, CUstream stream, uint64_t bytes)
     return 2.0 * (double)bytes / (ms * 1e-3);
 }
 
-/* The same since hold_gather(), until the work of the last stream has ended. */
+/* The same since hold_gather(), until the work of all streams has ended. */
 static double gather_stream_rate(struct bench *b, const struct hw_gather *g, uint64_t bytes)
 {
     must(hw_cuda_enter(b->s));

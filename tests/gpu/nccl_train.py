@@ -24,8 +24,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = ("hawser", "Socket")
-# Makes two GPUs of one host behave like those of two nodes, and requests the same from both networks. Sets the values
-# that the plugin and its tuner would choose, so that they do not change them (nccl/params.c, nccl/tuner.c).
+# Makes two GPUs of one host behave like those of two nodes, and requests the same from both networks. Sets the
+# parameters that the plugin and its tuner would change otherwise (nccl/params.c, nccl/tuner.c).
 COMMON = {
     "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0",
     "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple", "NCCL_MIN_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "4",
@@ -41,7 +41,7 @@ OUT = ("NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_DEBUG_FILE", "NCCL_TUNER_PLUGIN", "N
 
 
 def bits(tensors):
-    """Returns one number that depends on every bit of the tensors."""
+    """Returns a hash of every bit of the tensors."""
     h = hashlib.sha256()
     for t in tensors:
         h.update(t.detach().cpu().contiguous().numpy().tobytes())
@@ -208,7 +208,7 @@ class Rank:
         path = pathlib.Path(self.a.dir) / f"rank{self.rank}.json"
         path.write_text(json.dumps(out), encoding="utf-8")
         if self.a.cpu:
-            os._exit(0)  # gloo's threads do not always survive the interpreter's exit
+            os._exit(0)  # gloo's threads may crash at the interpreter's exit
 
 
 # ---- what starts them -----------------------------------------------------------------------------------------------

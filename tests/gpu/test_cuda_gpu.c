@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lib/mem with the real driver and each GPU; tests/lib/mem/test_cuda.c tests the same with the fake driver. */
+/* Tests lib/mem with the real driver and each GPU; tests/lib/mem/test_cuda.c uses the fake driver. */
 #include "mem/cuda.h"
 #include "tests/tap.h"
 
@@ -189,7 +189,7 @@ static void test_busy(const struct hw_space *s)
     ok(hw_cuda(&cu) == 0 && hw_cuda_enter(s) == 0 && app.launch_host(NULL, hold, &sem) == CUDA_SUCCESS,
        "the default stream is held up");
     hw_cuda_leave();
-    alarm(60); /* this test fails with a deadlock */
+    alarm(60); /* a failure is a deadlock */
     is_int(hw_store(s, dev, word, sizeof(word)), 0, "store meanwhile");
     is_int(hw_load(s, back, dev, sizeof(back)), 0, "load meanwhile");
     alarm(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the cases of tests/lib/mem/test_gather.c on each GPU, in all three ways, and cases for which only a GPU has the
- * memory and speed. HAWSER_TEST_QUICK=1 leaves out the latter, because compute-sanitizer runs everything some hundred
- * times slower. */
+ * memory and speed. HAWSER_TEST_QUICK=1 leaves out the large cases, because compute-sanitizer runs everything some
+ * hundred times slower. */
 #include "mem/cuda.h"
 #include "tests/lib/mem/gather_cases.h"
 

@@ -2,8 +2,8 @@
 /*
  * Tests GPU memory that two processes share, and plugins with such memory: one that behaves like GPUDirect-TCPX
  * (tests/fakes/plugins/tcpxlike.h) and one that behaves like plugins over RDMA (tests/fakes/plugins/netplugin_cuda.c).
- * Runs on a GPU and, as test_netplugin_cuda, with the driver of tests/fakes/cuda. All forks happen before this process
- * first uses CUDA.
+ * Runs on a GPU and, as test_netplugin_cuda, with the driver of tests/fakes/cuda. The processes that use
+ * CUDA are forked before this process first uses CUDA.
  */
 #include "base/base.h"
 #include "mem/cuda.h"
@@ -232,7 +232,7 @@ int main(void)
         bail("no folder or socket");
     watchdog(100);
 
-    /* Start everything that forks. */
+    /* Start the processes that use CUDA. */
     step("forking");
     int pid = fork();
     if (pid == 0) {
@@ -280,7 +280,7 @@ int main(void)
         hawser_close(f);
     }
 
-    /* Too late: child processes cannot use CUDA after this process has used it. */
+    /* Too late: a child that is forked now cannot use CUDA, because this process has used it. */
     forget_logs();
     a = open_context("tcpxlike");
     b = open_context("tcpxlike");

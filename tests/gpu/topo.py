@@ -173,7 +173,7 @@ def run_nccl(a, work, name, paths, folder, rank):
 
 
 def ways(root, tag):
-    """Returns for each <gpu> or <net> the addresses of the <pci> elements above it, uppermost first, after the CPU."""
+    """Returns the <gpu> or <net> elements by the CPU and the addresses of the <pci> elements above them."""
     found = {}
 
     def walk(e, above):

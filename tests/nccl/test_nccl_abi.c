@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests hawser's header of NCCL's plugin ABI: its fields are in NCCL's order without gaps, and every size, offset and
- * constant is that of NCCL's own headers, if they are installed (meson -Dnccl_headers=..., NCCL's plugins/net/example
- * and plugins/tuner/example). The header itself asserts the sizes.
+ * Tests hawser's header of NCCL's plugin ABI: its fields are in NCCL's order without gaps besides padding, and sizes,
+ * offsets and constants are those of NCCL's own headers, if they are installed (meson -Dnccl_headers=..., NCCL's
+ * plugins/net/example and plugins/tuner/example).
  */
 #include "tests/nccl/abi/rows.h"
 #include "tests/tap.h"
@@ -22,7 +22,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* NCCL's fields have only the padding of their alignment, which is at most 8. */
+/* Checks that the fields have only the padding of their alignment, which is at most 8 bytes. */
 static void order(const char *name, const struct abi_row *r)
 {
     size_t end = 0, whole = 0, fields = 0, bad = 0;

@@ -37,7 +37,7 @@ static void check_groups(const char *node, const char *names, unsigned with_gpu,
        groups, with_gpu, got, used);
 }
 
-/* Checks the devices of each NIC, in the form "NIC number:Mb/s". */
+/* Checks the devices for n NICs. want has "NIC number:Mb/s" for each device. */
 static void check_devices(const char *what, unsigned n, bool apart, const char *want)
 {
     char got[1024] = "";
@@ -57,7 +57,7 @@ static void check_devices(const char *what, unsigned n, bool apart, const char *
 
 int main(void)
 {
-    /* each NIC of a3-high has two GPUs at its switch; eth0, for management, is on the root bus */
+    /* eth1 to eth4 of a3-high have two GPUs each at their switch; eth0, for management, is on the root bus */
     check_groups("a3-high", "eth0 eth1 eth2 eth3 eth4", 4, "01234");
     check_groups("a3-high", "eth1 eth2", 2, "01");
     check_groups("hca8", "bond0 rdma0 rdma1 rdma2 rdma3 rdma4 rdma5 rdma6 rdma7", 8, "012345678");

@@ -23,11 +23,11 @@
 #include <unistd.h>
 
 #define NICS     4
-#define RATE     (200u * 1000 * 1000) /* bits per second of each NIC */
+#define RATE     (200u * 1000 * 1000) /* usual bits per second of a NIC */
 #define SIZE     (1u << 20)           /* bytes of a message, as in NCCL's rings */
 #define DEPTH    8
 #define MESSAGES 64
-#define LIMIT_S  90 /* for the whole program */
+#define LIMIT_S  90 /* seconds for the whole test, without faults */
 
 struct options opt = {
     .deadline = 20, .depth_max = NCCL_NET_MAX_REQUESTS, .max_size = UINT64_MAX, .align = 1, .profile = true};
@@ -39,7 +39,7 @@ struct world {
     bool until_error;
     struct {
         atomic_uint done; /* messages received */
-        atomic_int state; /* 1 connected, 2 through its messages, 3 at an end */
+        atomic_int state; /* 1 connected, 3 at an end */
         atomic_int rc;
         atomic_uint_least64_t ns; /* duration of its messages */
         char why[HW_ERR_TEXT];
@@ -54,7 +54,7 @@ static int w_fd;
 /* ---- in a node ------------------------------------------------------------------------------------------------- */
 
 /* Subtracts tx from the bytes that the NICs have sent, so that a second call gives the bytes since the first one. The
- * tenth number in the kernel's lines counts these bytes. */
+ * ninth number after the name in the kernel's lines counts these bytes. */
 static void count(uint64_t tx[NICS])
 {
     char line[512];
@@ -86,7 +86,7 @@ static int turn(struct rank *r, struct flow f[2], struct wait *wait)
     return 0;
 }
 
-/* Makes one connection in each direction, like a communicator of two ranks. */
+/* Transfers messages over one connection in each direction, like a communicator of two ranks. */
 static int talk(struct rank *r)
 {
     struct flow_spec s = {.what = "messages over NICs", .n = w->messages, .depth = DEPTH, .min = SIZE, .max = SIZE};
@@ -277,7 +277,7 @@ static void a_slow_one(void)
     (void)hw_lab_rate(lab, "a", 3, RATE);
 }
 
-/* Each NIC is a separate group (HAWSER_NCCL_NEAR): the ranks' device belongs to eth0, and so do the bytes. */
+/* Each NIC is a separate group (HAWSER_NCCL_NEAR): the ranks' device belongs to eth0, which carries the bytes. */
 static void near_one(void)
 {
     unsigned share[NICS];
@@ -332,9 +332,10 @@ static void none_left(void)
 /* ---- faults, one after the other -----------------------------------------------------------------------------------
  */
 
-#define FAULT_MS 300 /* duration of a fault, and of the time before the next fault */
+/* Duration of a fault, and of the time before the next fault, which is 20 times as long with HAWSER_NCCL_NEAR. */
+#define FAULT_MS 300
 
-/* Makes the packets that the node sends on this NIC get lost, without an error. */
+/* Makes the packets that the node sends on this NIC to known neighbours get lost without an error, or ends this. */
 static void lose_packets(const char *node, unsigned nic, bool lose)
 {
     char script[256];
@@ -353,7 +354,7 @@ static void take_link_down(const char *node, unsigned nic, bool down)
     links(node, 1u << nic, !down);
 }
 
-/* Returns the longest time during the next `ms` in which no message arrived at one of the ranks. */
+/* Returns the longest time, in ms, during the next `ms` in which no message arrived at one of the ranks. */
 static unsigned watch_gap(unsigned ms)
 {
     uint64_t last[2], longest = 0, end = hw_now() + ms * HW_MS;
@@ -428,9 +429,7 @@ static int watched(unsigned faults)
 {
     struct hw_lab_spec s = {.name = lab, .nodes = 2, .nics = NICS};
     for (unsigned i = 0; i < NICS; i++)
-        s.rate[i] =
-            faults ? 0
-                   : RATE; /* no limit, because a full queue makes round trips long, and decisions based on them late */
+        s.rate[i] = faults ? 0 : RATE; /* with faults no limit, because a full queue makes round trips long */
     int rc = hw_lab_up(&s);
     if (rc == -EPERM || rc == -EACCES)
         tap_skip_all("no lab is possible here: %s", hw_error());

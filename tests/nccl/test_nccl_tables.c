@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests NCCL's net tables (nccl/tables.c) with an implementation that only records its calls: each function of each
- * version calls the right function with the right arguments, writes its outputs in any case, and returns the result.
- * Also compares the properties of each version byte by byte, at the offsets of NCCL's ABI.
+ * Tests NCCL's net tables (nccl/tables.c) with an implementation that records its calls: the functions of each version
+ * call the right function with the right arguments, write their outputs in any case, and return the result. Also
+ * compares the properties of each version byte by byte, at the offsets of NCCL's ABI.
  */
 #include "nccl/net.h"
 #include "nccl/params.h"
@@ -26,9 +26,8 @@ static struct {
 } last;
 static int params_set;
 static ncclResult_t result; /* the result that it returns */
-static void *output;      /* the value that it writes to void **; if NULL, it writes nothing, which is a fault that the
-                             tables correct */
-static char token, stale; /* addresses */
+static void *output;        /* the value that it writes to void **; if NULL, it writes nothing */
+static char token, stale;   /* addresses */
 
 #define RECORD(...) (memset(&last, 0, sizeof(last)), last.fn = __func__, __VA_ARGS__)
 
@@ -176,8 +175,8 @@ static void *datas[] = {&data_}, *mhs[] = {&mh_}, *phandles[] = {&phandle_};
 static int tags[] = {41}, int_sizes[] = {4321};
 static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
 
-/* Tests a call with one void ** output in four ways: its value is passed on; "call again" and an error that write
- * nothing leave NULL instead of a stale value; and its result is passed on. Then tests the arguments, in `args`. */
+/* Tests a call with one void ** output: its arguments (`args`), its value and its result are passed on, and a success
+ * or an error that writes nothing leaves NULL instead of a stale value. */
 #define OUTPUT(v, hn, args, ...)                                                                                \
     do {                                                                                                        \
         void *out = &stale;                                                                                     \
@@ -193,7 +192,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         result = ncclSuccess;                                                                                   \
     } while (0)
 
-/* The same for a call without an output. */
+/* Tests the arguments and results of a call without such an output. */
 #define PLAIN(v, hn, args, ...)                                                                \
     do {                                                                                       \
         last.fn = NULL, result = ncclSuccess;                                                  \
@@ -205,7 +204,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         result = ncclSuccess;                                                                  \
     } while (0)
 
-/* Tests a call that is refused without calling the implementation, and without a request. */
+/* Tests a call that is refused: the implementation is not called, and the output is NULL. */
 #define REFUSED(v, what, ...)                                                              \
     do {                                                                                   \
         void *out = &stale;                                                                \
@@ -414,7 +413,7 @@ static void put_common(struct image *img, size_t speed)
     PUT(img, speed + 16, int32_t, 1);
 }
 
-/* Stores the virtual device that consists of only this device, at 64, and the fields after it. */
+/* Stores the fields of v9 to v12 around the virtual device, which consists of only this device. */
 static void put_vprops(struct image *img, size_t max_devs)
 {
     size_t end = 64 + 4 + 4 * max_devs;

@@ -174,8 +174,7 @@ static void *sets(void *arg)
     return NULL;
 }
 
-/* Readers in other threads see either the old environment or the new one completely, and the first inits of two
- * communicators set it once. */
+/* Readers in other threads see valid variables while the first inits of two communicators set the environment. */
 static bool readers_go_on(void)
 {
     pthread_t r[2], s[2];

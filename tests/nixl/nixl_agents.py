@@ -50,7 +50,7 @@ class Agent:
                                           self.descs(remote_base, remote_pairs), remote, notif)
 
     def finish(self, handle, wait_s=WAIT_S):
-        """Checks the transfer until it ends or wait_s is over. Returns its state, or the name of the exception."""
+        """Checks the transfer until it ends, or for wait_s seconds. Returns its state, or the exception's name."""
         until, state = time.monotonic() + wait_s, "PROC"
         while state == "PROC" and time.monotonic() < until:
             try:

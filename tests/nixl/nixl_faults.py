@@ -38,7 +38,7 @@ def check_death(a, b):
     state, took = timed(lambda: a.finish(handle))
     ok(state == "nixlRemoteDisconnectError", "a transfer to a peer that died says so", state)
     ok(took < 0.1 + SOON_S, "within 100 ms", took)
-    # NIXL has removed the agent by now, or the next transfer fails in the same way.
+    # NIXL may have removed the agent by now; the next transfer fails in either case.
     state = error_of(lambda: a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)]) == "DONE" or 1 / 0)
     ok(state != "", "and so does the next one", state)
     a.agent.release_xfer_handle(handle)

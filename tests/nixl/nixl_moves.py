@@ -103,7 +103,7 @@ def check_repost(a, b):
 
 
 def check_many(a, b):
-    """As many simultaneous transfers as fill the buffer, checked in turn."""
+    """As many simultaneous transfers as fill the buffer, checked one after another."""
     k = 2048
     n = a.buf.size // k
     for i in range(n):

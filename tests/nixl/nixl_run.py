@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 from nixl_wheels import NEWEST, VERSIONS, Missing, Wheels  # noqa: E402
 from tap import done, ok, skip  # noqa: E402
 
-INSTALL_S = 60  # for the packages that a test needs; other wheels are skipped
+INSTALL_S = 60  # for installing packages; wheels that are missing then are skipped
 RUN_S = 50
 
 
@@ -30,7 +30,7 @@ def start(wheels, wheel, plugin, *argv, cuda=""):
 
 
 def run_versions(wheels, plugin, script, until):
-    """Every version transfers data; a copy of a wheel with another version number is refused."""
+    """Every version whose wheel is there transfers data; a copy of a wheel with another version number is refused."""
     moved = 0
     for v in VERSIONS:
         try:

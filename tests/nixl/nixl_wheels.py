@@ -57,7 +57,7 @@ class Wheels:
         return folder
 
     def prepare(self, until):
-        """Creates the virtual environment with numpy, which NIXL's Python code imports."""
+        """Creates the virtual environment, and installs numpy, which NIXL's Python code imports."""
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         try:
             if not self.python.exists():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Not part of the tests, because vLLM and PyTorch take 6 GB. Run it by hand, with vLLM, nixl and nixl-cu13 (or cu12)
-installed:
+"""Transfers KV blocks between two processes with vLLM's NIXL connector. Not part of the tests, because vLLM and PyTorch
+take 6 GB. Run it by hand, with vLLM, nixl and nixl-cu13 (or cu12) installed:
     NIXL_PLUGIN_DIR=build/nixl VLLM_TARGET_DEVICE=cpu python tests/nixl/vllm_connector.py [BACKEND [CONNECTOR]]
 CONNECTOR: NixlConnector, in which the decode process reads, or NixlPushConnector, in which the prefill process writes."""
 import json

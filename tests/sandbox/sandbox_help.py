@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of `hawser sandbox`: TAP, the unpacked nodes of data/nodes, the tool."""
+"""Shared by the tests of `hawser sandbox`: TAP, the nodes that tests/data/nodes/make.py makes, the tool."""
 import copy
 import json
 import os
@@ -41,7 +41,7 @@ class Tool:
 
 
 def full(tmp, *names):
-    """Returns the folders of these nodes."""
+    """Makes these nodes, and returns their folders."""
     where = tmp / "nodes"
     where.mkdir(exist_ok=True)
     for name in names:

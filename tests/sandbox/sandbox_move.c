@@ -86,7 +86,7 @@ void sm_start(void)
     MUST(mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0);
     snprintf(sm_dir, sizeof(sm_dir), "/tmp/hawser-sm-XXXXXX");
     MUST(mkdtemp(sm_dir) ? 0 : -errno);
-    /* A folder on a separate tmpfs, so that nothing is left however the test ends. */
+    /* A folder on a separate tmpfs, so that no file is left however the test ends. */
     MUST(mount("none", sm_dir, "tmpfs", 0, "mode=700") < 0 ? -errno : 0);
     sm_host.fd = MUST(hw_netns_own());
     MUST(hw_netlink_open(&sm_host.rt, NETLINK_ROUTE));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets up a machine for the tests of `sandbox move`: the program enters new namespaces (without privileges too, by a
- * user namespace) in which it is the host; a peer and containers are namespaces that it holds by file descriptors. The
- * contents of a namespace are read attribute by attribute, by code that shares nothing with the code under test.
+ * Sets up a machine for the tests of `sandbox move`: the program enters new namespaces (without privileges too, through
+ * a user namespace) in which it is the host; a peer and containers are namespaces that it holds by file descriptors.
+ * The contents of a namespace are read attribute by attribute.
  */
 #ifndef SANDBOX_MOVE_H
 #define SANDBOX_MOVE_H
@@ -39,7 +39,7 @@ void sm_addr(const struct sm_ns *n, const char *dev, const char *addr);
 void sm_addr_like(const struct sm_ns *n, const char *dev, const char *addr, const char *label, uint32_t valid_s);
 /* Adds a default route like one of a router advertisement. */
 void sm_route_ra(const struct sm_ns *n, const char *via, const char *dev);
-/* Adds a route. dst may be "default"; via, dev2 and via2 (a second nexthop) may be NULL. */
+/* Adds a route. dst may be "default"; via may be NULL. sm_route2() adds one with two nexthops. */
 void sm_route(const struct sm_ns *n, const char *dst, const char *via, const char *dev, uint32_t table,
               uint32_t metric);
 void sm_route2(const struct sm_ns *n, const char *dst, const char *via, const char *dev, const char *via2,
@@ -54,12 +54,13 @@ void sm_sysctl(const struct sm_ns *n, const char *path, const char *value);
 /* Returns the value of a sysctl, in buf. */
 const char *sm_sysctl_get(const struct sm_ns *n, const char *path, char buf[64]);
 
-/* Returns everything in a namespace as sorted lines: links, addresses, permanent neighbours, routes, rules, the sysctls
- * of each device, without counters and times. The caller frees it. */
+/* Returns the contents of a namespace as sorted lines, without counters and times: links, addresses, permanent
+ * neighbours, routes, rules, queueing disciplines, and each device's sysctls, ethtool settings and files in sysfs. The
+ * caller frees it. */
 char *sm_state(const struct sm_ns *n);
-/* Returns the host's state once it no longer changes by itself: duplicate addresses are detected, carriers are up. */
+/* Returns the host's state once it has not changed for 0.3 s. */
 char *sm_settled(void);
-/* Returns whether the state is as `was` within some seconds (duplicate address detection and carriers take time).
+/* Returns whether the state is as `was` within 10 s (duplicate address detection and carriers take time).
  * Prints the differences. */
 bool sm_same(const struct sm_ns *n, const char *was);
 /* Returns whether no journals and pins are left. */

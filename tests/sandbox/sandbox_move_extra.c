@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what a device has besides rtnetlink's links, addresses, routes and sysctls: what ethtool shows, its files in
- * sysfs, queueing disciplines and filters. Uses ioctls and files, and none of the code under test. */
+/* Reads what a device has besides what rtnetlink and its sysctls show: some settings of ethtool, and its files in
+ * sysfs. */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
 

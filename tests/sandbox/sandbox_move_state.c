@@ -107,7 +107,7 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
 {
     for (;;) {
         char buf[1024];
-        struct ndmsg *m; /* the longest header; each one begins with the family */
+        struct ndmsg *m; /* each of these headers begins with the family */
         size_t before = s->n;
         struct hw_netlink *rt = (struct hw_netlink *)&n->rt;
         struct nlmsghdr *h = sm_request(buf, type, NLM_F_DUMP,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox plan` and `env`: each rule of docs/sandbox.md, on a suitable node (TAP). Usage: sandbox_plan.py
+"""Tests `hawser sandbox plan` and `env`: the rules of docs/sandbox.md, on suitable nodes (TAP). Usage: sandbox_plan.py
 HAWSER"""
 import copy
 import json
@@ -142,7 +142,7 @@ def nothing_left(t, s, a3):
         ok(said not in r.stderr, f"{action[0]}: not with --nics none", r)
     r = t.plan({**a3, "net": [n for n in a3["net"] if n["name"] == "lo"]})
     ok(r.returncode == 1 and "this node has none" in r.stderr, "a node without NICs", r)
-    only = copy.deepcopy(s)  # only InfiniBand, without any network interface
+    only = copy.deepcopy(s)  # only InfiniBand, and no interface but lo
     for r in only["rdma"]:
         r["ports"][0]["files"]["link_layer"] = "InfiniBand"
         for g in r["ports"][0]["gids"]:

@@ -24,7 +24,7 @@ def read(p):
 
 
 def holds(t, root):
-    """Tests that the snapshot has all PCI, network and RDMA devices of the node, with their files' contents unchanged."""
+    """Tests that the snapshot has the devices of the node, with their files' contents unchanged."""
     s = t.snapshot(root)
     ok(s["schema"] == "hawser-snapshot" and s["version"] == 1 and not s["addresses"] and s["gids"], "schema and version")
     sys_ = root / "sys"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox sysfs`: the rebuilt tree as our own scan, libibverbs, NCCL and hwloc read it; as a folder,
-through FUSE, as NCCL's XML (TAP). Usage: sandbox_sysfs.py HAWSER"""
+"""Tests `hawser sandbox sysfs`: the rebuilt tree as our own scan, ibv_devices and hwloc read it, with the files
+that libibverbs and NCCL open; as a folder, through FUSE, as NCCL's XML (TAP). Usage: sandbox_sysfs.py HAWSER"""
 import contextlib
 import copy
 import json
@@ -97,7 +97,7 @@ def links(sys_):
 
 
 def verbs(sys_):
-    """Tests every file that libibverbs and its providers open (see docs/sandbox.md)."""
+    """Tests the files that libibverbs and its providers open (see docs/sandbox.md)."""
     dev = sys_ / "class/infiniband/mlx5_3"
     ok((sys_ / "class/infiniband_verbs/abi_version").read_text() == "6\n", "class/infiniband_verbs/abi_version")
     v = sys_ / "class/infiniband_verbs/uverbs5"  # the two for management come first
@@ -157,7 +157,7 @@ def folder(t, root, tmp):
         ok(r.returncode == 1 and "leaving it unchanged" in r.stderr and (other / "precious").read_text() == "x", f"{p.name} is not ours: left alone", r)
     r = t("sysfs", "--sysfs", root, "--out", tmp / "none/x")
     ok(r.returncode == 1 and "none/x" in r.stderr, "a place that is not there", r)
-    # if killed at any time, one of the two complete trees exists
+    # killed at different times: one of the two complete trees exists
     one, two = tree(out), first
     seen = set()
     for i in range(14):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of sandbox/: the rules of the tree; names; and that lib/net and node/ read a rebuilt sysfs like the
- * original. */
+/* Tests of sandbox/: the rules of the tree; names; lib/net and node/ read a rebuilt sysfs like the original; what a
+ * move changes. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/move/again.h"
@@ -302,8 +302,8 @@ static void after_move(void)
     is_str(env_of(&p, false, "NCCL_IB_HCA"), "=mlx5_0:1,mlx5_1:1", "two devices");
     is_str(env_of(&p, false, "NCCL_IB_GID_INDEX"), "", "before the move no GID index is said");
 
-    /* The kernel has made the GIDs again, at other indexes, one later than the other. Of the third device, which the
-     * plan has left out, one has the name of a NIC that is in the container. */
+    /* The kernel has made the GIDs again, at other indexes, one later than the other. The third device, which the
+     * plan has left out, has a GID with the name of a NIC that is in the container. */
     put_nic("there", "rdma0", "2");
     put_nic("there", "rdma1", "3");
     put_rdma("there", "mlx5_0", -1, "");

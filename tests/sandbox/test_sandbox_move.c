@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests moving NICs to a container and back: what moves along, what comes back whatever the container did, and what is
- * refused. */
+/* Tests moving NICs to a container and back: what moves along, what comes back, and what is refused. */
 #include "sandbox_move.h"
 
 #include <fcntl.h>
@@ -17,7 +16,7 @@ static struct sm_ns box;
 
 /* a complete cycle */
 
-/* Makes three NICs and a macvlan device with everything that a NIC can have. */
+/* Makes NICs and a macvlan device with addresses, routes, rules, neighbours and other settings. */
 static void furnish(void)
 {
     static const uint8_t mac[6] = {0x02, 0xaa, 0xbb, 0xcc, 0xdd, 0x01};

@@ -188,8 +188,7 @@ static void change_xdp(void *arg)
     hw_close(&fd);
 }
 
-/* A link keeps its program attached to the device while its file descriptor is open, and nothing else can detach the
- * program. */
+/* A link keeps its program attached to the device while its file descriptor is open. */
 static int held = -1;
 static void change_xdp_link(void *arg)
 {

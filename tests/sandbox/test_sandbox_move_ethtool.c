@@ -2,8 +2,7 @@
 /*
  * Tests attributes of hardware, which test machines do not have: on a veth device for which ethtool's netlink and
  * ioctl, virtual functions and DCB are simulated here (with the linker's --wrap). A tenant changes each; restore puts
- * each back, and names each one that the driver refuses, or only pretends to accept. The simulation stores values by
- * their numbers alone, and shares nothing with the code under test.
+ * each back, and names each one that the driver refuses, or only pretends to accept.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"

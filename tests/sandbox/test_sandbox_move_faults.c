@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests move and restore with a failure of each of their netlink calls and file writes once, with all failing from some
- * call on, and killed before each of them: in the end everything is back, attribute by attribute. The linker (--wrap,
+ * call on, and killed before each change: in the end everything is back, attribute by attribute. The linker (--wrap,
  * see meson.build) redirects their calls here.
  */
 #include "sandbox_move.h"
@@ -62,7 +62,7 @@ WRAP(ssize_t, recv, int fd, void *buf, size_t n, int flags)
     return -1;
 }
 
-/* The process dies in the middle of a write. */
+/* With KILL, the process dies in the middle of a write. */
 WRAP(ssize_t, write, int fd, const void *buf, size_t n)
 {
     if (inject.armed && inject.how == KILL && inject.n + 1 == inject.at)

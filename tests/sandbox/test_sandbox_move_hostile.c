@@ -84,8 +84,7 @@ static int altname(const struct sm_ns *n, const char *dev, const char *alt)
     return talk(n, h);
 }
 
-/* Returns whether a namespace has a line. The test's addresses are only on the NICs that it names, so this finds
- * them. */
+/* Returns whether the state of a namespace contains a text, such as an address, which only one NIC has. */
 static bool has_line(const struct sm_ns *n, const char *text)
 {
     char *s = sm_state(n);
@@ -118,7 +117,7 @@ static void furnish(void)
     sm_route(&sm_host, "10.20.0.0/24", "10.9.0.100", "n0", 0, 0);
 }
 
-/* Makes n0 and mv0 again if a tenant has deleted them. */
+/* Makes n0, mv0 or both again, after a tenant has deleted them. */
 static void refurnish(bool n0, bool mv0)
 {
     if (n0) {
@@ -165,7 +164,7 @@ static void test_copies(void)
     refurnish(true, true);
 }
 
-/* Tests a copy in the host: by a tenant with a helper there, or any device of that kind and address. */
+/* Tests a device of the host with the lost one's kind and MAC. */
 static void test_copy_here(void)
 {
     unsigned lost = 9;
@@ -342,7 +341,7 @@ static void test_names(char *was)
     sm_ns_drop(&nest);
 }
 
-/* Tests the maximum number of alternative names, 64 KiB of them: the description of the device is longer than usual. */
+/* Tests as many alternative names as the kernel accepts: the description of the device is longer than usual. */
 static void test_many_names(char *was)
 {
     unsigned lost = 9;
@@ -374,7 +373,7 @@ static void test_built_on(char *was)
     sm_link_del(&box, "br");
 }
 
-/* Tests that an index without free ones above it does not lead to a wrong one. */
+/* Tests a container in which the NIC's index and the highest one are in use. */
 static void test_high(char *was)
 {
     unsigned lost = 9;

@@ -25,7 +25,7 @@ def environment(**more):
 
 
 def check(*argv, **more):
-    """Returns the exit status, and id -> (outcome, found, mend) of each check."""
+    """Returns the exit status, id -> (outcome, found, mend) of each check, and the errors."""
     r = subprocess.run([HAWSER, "nixl", "check", "--json", *map(str, argv)], capture_output=True, text=True, timeout=60, env=environment(**more))
     rows = json.loads(r.stdout)["checks"] if r.stdout else []
     return r.returncode, {x["id"]: (x["outcome"], x["found"], x["mend"]) for x in rows}, r.stderr

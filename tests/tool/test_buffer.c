@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a benchmark's memory, of the host and of a GPU: filled memory is found correct, and any wrong byte is found. */
+/* Tests a benchmark's memory, of the host and of a GPU: filled memory is found correct, and wrong bytes are found. */
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
 #include "tool/load/buffer.h"
 
 #define GPU 1
 
-/* Fills, checks, changes one byte (by the CPU, unknown to the driver), and checks again. */
+/* Fills, checks, changes bytes (by the CPU, unknown to the driver), and checks again. */
 static void one(hawser *h, int gpu, uint64_t size, uint64_t stride, uint32_t slots, bool hot, const char *what)
 {
     struct buffer b;

@@ -97,7 +97,7 @@ static void remedy(const char *id, const char *mend, const char *keep)
     dr_free(&d);
 }
 
-/* Sets the additional settings that gve, mlx5, bnxt and fbnic require. */
+/* Tests the checks of additional settings that devmem TCP needs with some drivers. */
 static void devmem_settings(struct dr_nic *n)
 {
     n->split = DR_SPLIT_ON;

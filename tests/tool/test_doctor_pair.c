@@ -303,7 +303,7 @@ static void pairs(void)
     check("pair.clock", DR_FAIL, "behind");
 }
 
-/* Tests NICs whose addresses have no subnet: each reaches its counterpart, or all of them, by routes. */
+/* Tests NICs whose addresses have no subnet: each reaches its counterpart, or all of them, through routes. */
 static void routed_rails(void)
 {
     struct tp_fact_nic here = fact("eth1", 1, 1, 8244, 200000), there = fact("enp6s0", 2, 1, 8244, 200000);

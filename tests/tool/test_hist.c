@@ -71,7 +71,7 @@ static void distributions(void)
     }
 }
 
-/* Tests that a single value at or near a power of two is returned exactly. */
+/* Tests values at and near powers of two. */
 static void edges(void)
 {
     int wrong = 0;

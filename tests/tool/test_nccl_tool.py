@@ -257,7 +257,8 @@ def rows(r):
 
 def part_bench(tmp):
     told = tmp / "report"
-    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}  # sizes as parts of two ranks
+    # 2: the size is divided among two ranks
+    ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}
     r = bench(tmp, "--op", ",".join(ops), "--size", "8,100,100000", "--iters", 5, "--warmup", 1, FAKENCCL_REPORT=told,
               NCCL_DEBUG_FILE="/dev/null", NCCL_NET="Nonsense")
     lines = [x.split() for x in r.stdout.splitlines() if x and not x.startswith("#")]
@@ -407,7 +408,7 @@ def part_fails(tmp):
 
 
 def part_gpu(tmp):
-    """Tests `tests/gpu/run nccl`, as a GPU machine runs it."""
+    """Tests `tests/gpu/run nccl` and tests/gpu/nccl_train.py, without a GPU."""
     script = pathlib.Path(__file__).parents[1] / "gpu/run"
 
     def gpu(*argv, **more):

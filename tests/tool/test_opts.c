@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests opts_parse(): each type of value, its range, groups, positional arguments; exit status 2 for what it
- * refuses. */
+ * refuses. Also tests hw_guess(). */
 #include "tests/tap.h"
 #include "tool/opts.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the HTML report: well-formed for any measurements, with clear errors for anything else. */
+/* Tests the HTML report: it is well-formed, also for unusual measurements; errors for unusable input. */
 #include "tests/tap.h"
 
 #include "tool/page/svg.h"
@@ -29,7 +29,7 @@ static char *slurp(const char *path)
     return text;
 }
 
-/* Returns what is wrong, or NULL: a tag that is not closed in order, a bare & or < in text, an unquoted attribute. */
+/* Returns what is wrong, or NULL: a tag that is not closed in order, a bare &, < or > in text, an endless tag. */
 static const char *unbalanced(const char *p)
 {
     static const char *const empty[] = {"meta", "br"};
@@ -103,7 +103,7 @@ static void put(const char *text, size_t len)
         perror(in_path), exit(99);
 }
 
-/* Returns the page made from a fixture, checked for form; the caller frees it. */
+/* Returns the page made from a file, checked for form; the caller frees it. */
 static char *page(const char *path)
 {
     unlink(out_path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests the statistics of NICs and GPUs that a run reports: rx_devmem_pkts is read only if the transport can change it,
- * at both ends; shares of the device path, staging and copies, and their evaluation by --require-direct.
+ * and summed over batches; shares of the device path, staging and copies, and their evaluation by --require-direct.
  */
 #include "tests/lib/context/pairhelp.h"
 

@@ -62,7 +62,7 @@ static void test_texts(void)
 
 #define ROW "{peer=\"10.0.0.2:20000\",id=\"0\",nic=\"eth1\",peer_nic=\"eth5\"} "
 
-/* Fills in one context, as if it was polled. */
+/* Fills in one context, as if it had been polled. */
 static void fill(struct gather *g, struct gather_source *s, const char *text, uint64_t when)
 {
     *s = (struct gather_source){.pid = 4242, .process = "python3", .kind = "nixl", .state = GATHER_ANSWERED, .fd = -1};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser bench --gpus` and `validate --gpus` on loopback, both sides with the driver of tests/fakes/cuda (TAP).
-Usage: tool_gpus.py HAWSER LIBFAKECUDA works|fails|lab"""
+"""Tests `hawser bench --gpus` and `validate --gpus` on loopback and in a lab, both sides with the driver of
+tests/fakes/cuda (TAP). Usage: tool_gpus.py HAWSER LIBFAKECUDA works|fails|lab"""
 import json
 import os
 import pathlib
@@ -144,7 +144,7 @@ def children(pid):
 
 
 def started(s, n, **more):
-    """Starts a long --per-process run, and returns once its n children move data."""
+    """Starts a long --per-process run, and returns 1.5 s after its n children have started."""
     p = subprocess.Popen([HAWSER, "bench", s.host, "--gpus", f"0-{n - 1}", "--per-process", "--size", "256KiB", "--duration",
                           "3s", "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env(4, **more))
     deadline = time.monotonic() + 20

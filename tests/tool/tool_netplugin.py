@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests `hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, with the plugins of tests/fakes/plugins
-and our own (TAP). Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
+and our own, and `hawser trace` (TAP).
+Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
 import pathlib
@@ -127,8 +128,8 @@ def on_gpus(tmp, tcpx):
                    "--json", "-", **env)
 
     def shared(what, least):
-        """Checks that bytes moved between places of the GPU in both processes, and that both plugins sent messages from
-        and to GPU memory."""
+        """Checks that bytes moved between places of the GPU in both processes, and that both plugins had requests
+        with GPU memory."""
         driver, plugin = counts.take()
         ok(len(driver) == 2 and all(clean(x) and int(x["within"]) >= least for x in driver) and len(plugin) == 2 and
            all(x["listens"] == x["comms"] == x["registrations"] == "0" and int(x["cuda"]) > 0 for x in plugin),
@@ -310,7 +311,7 @@ def trace(argv, **env):
 
 
 def traces(tmp, tcpx):
-    """Tests hawser trace, the ordering of GPU memory, and sweeps."""
+    """Tests hawser trace, the ways to unpack data in GPU memory, and sweeps."""
     wait = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "300000"}
     s = Serve(*by(TCPX), **tcpx)
     a, b = tmp / "a.txt", tmp / "b.txt"

@@ -236,7 +236,7 @@ def in_lab(tmp, gpus, fn):
 
 
 def eight(w):
-    """Tests two GPUs per NIC; the plugin is as slow and as strict as the real one, and the knobs are the default ones."""
+    """Tests two GPUs per NIC, with the default delays of the plugin and the default knobs."""
     w.env["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"] = "eth0,eth1,eth2,eth3"
     plan = "0,1=eth0;2,3=eth1;4,5=eth2;6,7=eth3"
     w.serve(TCPX)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the messages of the `hawser` command, and their times: one line for each event; results despite a signal (TAP).
+"""Tests what the `hawser` command prints: one line for each event; results despite a signal; reports (TAP).
 Usage: tool_user.py HAWSER"""
 import json
 import os
@@ -143,8 +143,8 @@ def errors(tmp):
 
 
 def explains_itself(page, title, argv):
-    """A report names the run, explains its columns, needs no other files, and suits all screens and paper: returns
-    what this one lacks."""
+    """A report names the run, explains its columns, needs no other files, and has styles for dark and narrow screens
+    and for paper: returns what this one lacks."""
     text = page.read_text()
     heads = {h for h in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) if h}
     cells = {h.replace("-<br>", "").replace("<br>", " ") for h in heads}

@@ -36,7 +36,7 @@ says() { # WHAT COMMAND...: the command fails, with this reason
     cat /tmp/says.out
     grep -q "$what" /tmp/says.out
 }
-within() { # SECONDS COMMAND...: the command succeeds within this time
+within() { # SECONDS COMMAND...: the command succeeds in one of ten attempts per second, 0.1 s apart
     left=$(($1 * 10))
     shift
     until "$@"; do

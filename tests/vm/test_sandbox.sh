@@ -22,7 +22,7 @@ for t in test_sandbox_move test_sandbox_move_hostile test_sandbox_move_attrs; do
 done
 
 mkdir -p /run/hawser
-# Prints the attributes of a device, without those that change by themselves.
+# Prints the attributes of a device, without its index.
 state() { ip -d -o link show dev "$1" | sed 's/^[0-9]*: //'; ip -o addr show dev "$1" | sed 's/^[0-9]*: //'; }
 container() {
     unshare -n sleep 600 &

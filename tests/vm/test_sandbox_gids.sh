@@ -13,7 +13,7 @@ logs="run.out env.out in.out"
 table=/sys/class/infiniband/rxe0/ports/1
 config=/run/c1/config.json
 
-# Prints the index of the VLAN's GID of RoCE v2 over IPv4 below a folder of a port; the table has 1024 entries.
+# Prints the index of the VLAN's GID of RoCE v2 over IPv4 in a port's folder; the table has 1024 entries.
 index() { # FOLDER
     for g in $(grep -l ffff:0a0b:0001 "$1"/gids/*); do
         grep -qs "RoCE v2" "$1/gid_attrs/types/${g##*/}" && echo "${g##*/}"

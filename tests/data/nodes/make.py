@@ -281,7 +281,7 @@ def laptop(where, full=False):
 
 
 def switch4(where):
-    """8 GPUs, 8 NICs, 4 switches with two of each; two NICs for management, one of them with an RDMA device; NVMe, BMC."""
+    """8 GPUs, 8 NICs, 4 switches with two of each; two NICs with RDMA for management; NVSwitches, NVMe, BMC."""
     n = Node(where, "switch4", ("Example", "Four switches"), ["0-51,104-155", "52-103,156-207"], full=True)
     root = n.pci("pci0000:00", "0000:00:01.0", BRIDGE, "0x8086", "0x352b", 0, "16.0", 4, "pcieport")
     n.pci(root, "0000:01:00.0", "0x010802", "0x144d", "0xa80a", 0, "16.0", 4, "nvme")

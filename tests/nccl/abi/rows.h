@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The types of NCCL's plugin ABI and their fields in order, for two layouts: with hawser's header (test_nccl_abi.c) and
- * with NCCL's own, if installed (theirs.c). The two headers cannot be included together.
+ * Types, fields and constants of NCCL's plugin ABI, laid out twice: with hawser's header (test_nccl_abi.c) and with
+ * NCCL's own, if installed (theirs.c). The two headers cannot be included together.
  */
 #ifndef NCCL_ABI_ROWS_H
 #define NCCL_ABI_ROWS_H

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Many ranks connect to each other with the plugin and exchange messages (TAP): tests how many file descriptors and
-threads each of them needs, and the behaviour with few file descriptors.
+threads each of them needs, the behaviour with few file descriptors, and how many ranks they count on their CPUs.
 Usage: crowd_test.py DRIVER HAWSER.SO PLAIN.SO SANITIZERS"""
 import json
 import os
@@ -48,11 +48,11 @@ few = 24 if sanitizers == "none" else 8
 r, c = crowd(hawser, few, 1)
 ok(r.returncode == 0 and c["descriptors"] <= BASE + 2 * 6 * LINK * (few - 1), f"{few} ranks, one communicator each way",
    r.stdout, r.stderr)
-# Threads of the loops (2 here), one that accepts, eight that connect, and a sanitizer's own.
+# Threads of the loops, one that accepts, eight that connect, and a sanitizer's own.
 ok(r.returncode == 0 and c["threads"] <= (os.cpu_count() or 1) + 12, "no thread for each link", r.stdout)
 ok(r.returncode == 0 and (c["open_threads"] == 0 or sanitizers != "none"), "and none takes the program's signals", r.stdout)
 
-# 24 processes with six links in each direction would need 23 * 12 * 3 file descriptors.
+# With six links in each direction, each of 24 processes would need 23 * 12 * 3 file descriptors.
 ranks = 24 if sanitizers == "none" else 12
 r, c = crowd(hawser, ranks, 8)
 ok(r.returncode == 0 and c["descriptors"] <= BASE + 48 * 2 * 2 * LINK, f"{ranks} ranks, eight communicators each way",
@@ -64,7 +64,7 @@ ok(r.returncode == 0 and c["descriptors"] > 64, "a soft limit is raised to the h
 r, c = crowd(hawser, 16, 1, limit=(48, 48))
 ok(r.returncode == 1 and "EMFILE" in r.stderr, "not even one link to each: an error that says so", r.stdout, r.stderr)
 
-# Each rank counts the ranks that may run on the same CPUs, and no others.
+# Each rank counts the processes whose CPUs are the same as its own.
 r, c = crowd(hawser, 5, 1, "--verbose")
 all_cpus = str(len(os.sched_getaffinity(0)))
 seen = shares(r)  # other tests may be running

@@ -26,7 +26,7 @@ struct options opt = {
 
 enum kind { FLAG, TEXT, NUMBER, SIZE, MILLISECONDS };
 
-/* All options, each with its help, its parser and its variable. */
+/* The options except --help. */
 static const struct row {
     const char *name;
     enum kind kind;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver: loads any libnccl-net-*.so and uses its table like NCCL, between two ranks.
+ * The driver: loads any libnccl-net-*.so and uses its table like NCCL.
  *
- * The overseer (driver_run.c), which never loads the plugin, forks the ranks: two processes, or one process with two
- * threads. Both ranks run the same list of steps, one at a time, and each reports the result to the overseer. The ranks
- * exchange handles and barriers over a socketpair. A hanging call, a crash or an exit(1) in the plugin is a failed step
- * that names the call, and the next step runs in new processes.
+ * For the suite and the benchmark, the overseer (driver_run.c), which never loads the plugin, forks two ranks: two
+ * processes, or one process with two threads. Both ranks run the same list of steps, one at a time, and each reports
+ * the result to the overseer. The ranks exchange handles and barriers over a socketpair. A hanging call, a crash or an
+ * exit(1) in the plugin is a failed step that names the call, and the next step runs in new processes.
  */
 #ifndef DRIVER_H
 #define DRIVER_H
@@ -25,7 +25,7 @@ struct options {
     const char *modes;   /* "processes" or "threads"; NULL for both */
     const char *json;    /* bench: a file, or "-" for stdout */
     uint64_t version;    /* version of the table; 0 for the newest of the plugin */
-    uint64_t deadline;   /* maximum seconds of every wait */
+    uint64_t deadline;   /* seconds after which a wait for the plugin fails */
     uint64_t dev, depth_max, comms_max, churn, max_size, align, slow_ms, repeat;
     uint64_t size, comms, depth, threads, ranks, ms; /* bench, crowd */
     bool list, verbose, strict, bidir, latency;
@@ -34,24 +34,24 @@ struct options {
     bool flush;        /* iflush after receives */
     bool no_hint;      /* irecv's *request never has the hint "optional completion" */
     bool no_alternate; /* connect and accept of one rank do not alternate */
-    bool profile;      /* there is a profiler; set except for bench */
+    bool profile;      /* there is a profiler; set only for the suite */
     bool cuda;         /* the plugin must accept GPU memory */
     bool ends;         /* also tests what hawser's plugin promises about ends, beyond NCCL's contract */
     bool no_stray, no_death, no_abort, no_fork;
 };
 extern struct options opt;
 
-/* Shared by the overseer and all ranks. Pointers to literals are valid in all of them, because all are forked from one
+/* Shared by the overseer and its ranks. Pointers to literals are valid in all of them, because all are forked from one
  * program. */
 struct shared {
     atomic_int gone; /* number plus 1 of the step in which a rank failed or died, so that the other one need not wait */
     struct {
         _Atomic(const char *) call;  /* name of the last call */
-        atomic_uint_least64_t since; /* hw_now() at its beginning; 0 after its return */
+        atomic_uint_least64_t since; /* time of its beginning; 0 after its return */
     } at[2];
     char warn[2][512];          /* the plugin's last warning in each process; read without a lock, only for messages */
     atomic_int children_go;     /* children of dead_parent may end */
-    atomic_uint_least64_t died; /* hw_now() at the end of the killed rank */
+    atomic_uint_least64_t died; /* hw_now() just before the rank was killed */
     atomic_uint_least64_t limit[64]; /* bench: for each comm, total messages of the sender; 0: not known yet */
 };
 
@@ -94,7 +94,7 @@ int run_bench(const struct step *step);
 extern FILE *rank_out; /* in a rank: output for results; stdout goes to stderr there, because plugins may print */
 
 /* driver_load.c: the plugin, loaded once for each process. The functions have the same parameters for every version of
- * the table. Results are NCCL's; net_fail() turns them into errors. */
+ * the table. net_fail() turns an ncclResult_t into an error. */
 struct props {
     const char *name, *pci_path;
     uint64_t guid;
@@ -105,14 +105,14 @@ struct props {
     size_t max_p2p, max_coll; /* 0 in tables without the fields */
 };
 
-int net_load(struct rank *r);   /* dlopen, the table, init */
+int net_load(struct rank *r);   /* dlopen, the table, init, setNetAttr */
 int net_unload(struct rank *r); /* finalize, dlclose after the last rank of the process */
 /* From v11 on: begin or end another communicator of this process; the library stays loaded. */
 int net_init_again(struct rank *r, void **ctx);
 int net_finalize(struct rank *r, void *ctx);
 int net_version(void);
 const char *net_name(void);
-const char *net_versions(char *buf, size_t cap); /* all versions of the plugin, such as "v8 v9" */
+const char *net_versions(char *buf, size_t cap); /* the plugin's tables from v6 on, such as "v8 v9" */
 int net_required(char *missing, size_t cap,
                  int ptr_support);               /* lists entries that are NULL although they are required */
 int net_fail(ncclResult_t rc, const char *call); /* -EREMOTEIO, or 0 for ncclSuccess */
@@ -143,7 +143,8 @@ struct phandle {
 };
 ncclResult_t profiler(void **handle, int type, void *phandle, int64_t id, void *ext);
 void prof_begin(struct phandle *p, bool sends, size_t size, size_t room); /* before isend or irecv */
-/* Checks at the end of a message that its events have ended. Fails with -EPROTO if not. */
+/* Checks at the end of a message that its events have ended, and that hawser's plugin began one. Fails with -EPROTO if
+ * not. */
 int prof_end(struct phandle *p, const char *when);
 int step_profiler(struct rank *r);
 
@@ -175,25 +176,25 @@ struct comm {
     uint64_t received; /* number of irecvs so far */
 };
 
-/* A connection on which one rank sends and the other receives. comm_close() or the end of the step frees all its
- * parts. */
+/* Makes this rank's end of a connection on which one rank sends and the other receives. comm_close() or the end of the
+ * step frees it. */
 struct comm *comm_new(struct rank *r, int sender);
 int comm_listen(struct comm *c); /* on the receiving rank */
 int comm_handle(struct comm *c); /* transfers the handle */
-int comm_try(struct comm *c);    /* one call of connect or accept; 0 when done, or -EAGAIN */
+int comm_try(struct comm *c);    /* one call of connect or accept; -EAGAIN: call again */
 int comm_link(struct comm *c);   /* calls comm_try() until it is done */
 int comm_close_listen(struct comm *c);
-int comm_open(struct rank *r, int sender, struct comm **out); /* all these steps */
+int comm_open(struct rank *r, int sender, struct comm **out); /* comm_new() to comm_link() */
 int comm_close(struct comm *c);
 int comm_close_all(struct rank *r);
 
-/* driver_flow.c: messages over one comm, every byte checked. */
+/* driver_flow.c: messages over comms, checked byte by byte. */
 #define FLOW_DEPTH 32
 struct flow_spec {
     const char *what;
     unsigned n, depth; /* number of messages; maximum in flight */
     const size_t *sizes;
-    size_t n_sizes; /* sizes used in turn; 0: random sizes in [min, max] */
+    size_t n_sizes; /* used cyclically; 0: random sizes in [min, max] */
     size_t min, max;
     size_t slack;       /* maximum bytes by which a receive is larger than its message */
     bool hint;          /* every other irecv has the hint "optional completion" in *request */
@@ -217,10 +218,10 @@ struct flow {
 };
 
 int flow_open(struct flow *f, struct comm *c, const struct flow_spec *s);
-int flow_post(struct flow *f);  /* posts one more message; 1, or 0 if there is no room */
+int flow_post(struct flow *f);  /* posts one more message; 1, or 0 if none can be posted */
 int flow_test(struct flow *f);  /* tests the oldest request; 1 if it is done */
 int flow_step(struct flow *f);  /* posts and tests; returns the number of events */
-int flow_close(struct flow *f); /* deregisters and frees; frees nothing after a failure */
+int flow_close(struct flow *f); /* deregisters and frees */
 /* Acts like NCCL after an abort: deregisters and closes the comm, whatever is in flight. The plugin must not access the
  * memory after the close, because it is unmapped. */
 int flow_abandon(struct flow *f);
@@ -232,11 +233,11 @@ int flow_all(struct comm *c, const struct flow_spec *s);
 int exchange(struct rank *r, const struct flow_spec *s);
 /* Like flow_run(), but expects an error of the plugin. Returns 0 if there was one in time. */
 int flow_until_error(struct flow *f);
-/* Runs all flows until each has transferred `want` messages. */
+/* Runs all flows until each has transferred at least `want` messages. */
 int flow_some(struct flow *f, size_t n, unsigned want);
 /* Handles the end of a receive: fetches the fragments of an unpacking plugin, and consumes (--consumed). */
 int comm_arrived(struct comm *c, void *req, uint8_t *p, size_t room);
-size_t depth_of(size_t want); /* limited to the plugin's maximum */
+size_t depth_of(size_t want); /* limited to the maximum of NCCL and --depth-max */
 
 int entries(const char *dir); /* number of entries of a folder */
 int inherited(void);          /* number of file descriptors that a program started here would inherit */
@@ -276,7 +277,7 @@ int step_dead_many(struct rank *r);
 extern const struct step bench_step;
 
 #define CROWD_MAX 1024 /* ranks */
-/* driver_crowd.c: prints a line of JSON. Returns 0, or 1 if a rank failed. */
+/* driver_crowd.c: prints a line of JSON and returns 0, or returns 1 after an error. */
 int run_crowd(void);
 
 /* driver_facts.c: prints JSON. Returns 0 or 1. */

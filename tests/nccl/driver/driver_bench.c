@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures a plugin between two processes: the receivers' goodput, or half the round trip of 8 bytes. The timed part
- * transfers arbitrary memory contents; the last messages of each connection are then checked byte by byte. */
+/* Measures a plugin between two processes: the receivers' goodput, or half the round trip of 8 bytes. For the goodput,
+ * the timed messages have arbitrary contents; 16 further messages of each connection are then checked byte by byte. */
 #include "driver.h"
 
 #include "base/size.h"
@@ -231,7 +231,7 @@ static int print_bandwidth(const struct tally *a, const struct tally *b)
         fprintf(rank_out, "%s v%d: %s, %llu comms%s, depth %llu, %.1f s: %.3f GB/s, %.3f CPU s/GB, verified\n",
                 net_name(), net_version(), hw_format_size(opt.size, size, sizeof(size)), (unsigned long long)opt.comms,
                 opt.bidir ? " each way" : "", (unsigned long long)depth_of(opt.depth), s, gb / s, cpu / gb);
-    fflush(rank_out); /* this process is killed in the end */
+    fflush(rank_out); /* this process is killed at the end */
     if (!opt.json)
         return 0;
     if ((rc = json_head(&j, f, "bandwidth")))
@@ -277,7 +277,7 @@ static int bandwidth(struct rank *r)
 
 #define STOP UINT64_MAX
 
-/* Starts a send or a receive of 8 bytes (if *req is NULL), or tests it. Returns 1 when it is done. */
+/* Starts a send or a receive of 8 bytes if *req is NULL, and tests it. Returns 1 when it is done. */
 static int small(struct comm *c, uint64_t *word, void *mh, void **req)
 {
     int done = 0, sizes[8], rc;
@@ -326,7 +326,7 @@ static int print_latency(const struct hw_hist *h)
     if (f != rank_out)
         fprintf(rank_out, "%s v%d: 8B, half a round trip of %llu: p50 %.2f us, p99 %.2f us, every word verified\n",
                 net_name(), net_version(), (unsigned long long)h->n, p50, p99);
-    fflush(rank_out); /* this process is killed in the end */
+    fflush(rank_out); /* this process is killed at the end */
     if (!opt.json)
         return 0;
     if ((rc = json_head(&j, f, "latency")))
@@ -351,7 +351,7 @@ static int ping(struct rank *r, struct end *out, struct end *in, struct hw_hist 
             if (t >= stop_at && i > 100)
                 i = STOP;
             *out->word = i;
-            rc = small(in->c, in->word, in->mh, &in->req); /* posted before the message can arrive */
+            rc = small(in->c, in->word, in->mh, &in->req); /* usually before the message arrives */
             if (rc >= 0 && !(rc = finish(r, out)))
                 rc = finish(r, in);
             if (!rc && *in->word != i)

@@ -22,10 +22,10 @@
 /* Results of one rank. */
 struct crowd_rank {
     double connect_ms, first_ms, later_ms, cpu_s;
-    int descriptors, threads; /* threads: maximum while connecting */
-    int open_threads;         /* threads of the plugin that do not block signals */
+    int descriptors, threads; /* threads: number while connecting */
+    int open_threads;         /* threads besides the main thread that do not block SIGTERM */
     long resident_kib;
-    char why[1100]; /* reason of a failure, or "" */
+    char why[1100]; /* reason for a failure, or "" */
 };
 
 /* Shared by all ranks. */
@@ -54,7 +54,7 @@ struct crowd_self {
 };
 
 static unsigned ranks, comms;
-static int devices; /* number of the plugin's devices, which are used in turn */
+static int devices; /* number of the plugin's devices, which are used cyclically */
 
 static uint8_t *handle_of(struct crowd *all, unsigned receiver, unsigned sender, unsigned k)
 {
@@ -66,8 +66,8 @@ static void meet(struct crowd *all)
     (void)pthread_barrier_wait(&all->barrier);
 }
 
-/* Listens in NCCL's order: in round n, sends to the rank n positions after this one, and receives from the rank n
- * positions before it. */
+/* Listens in NCCL's order: round d is for sending to the rank d positions after this one, and for receiving from the
+ * rank d positions before it. */
 static int listen_to_all(struct crowd_self *s)
 {
     for (unsigned d = 1; d < ranks; d++)
@@ -97,7 +97,7 @@ static long read_status(const char *file, const char *field, int base)
     return n;
 }
 
-/* Checks that the plugin's threads block the program's signals. */
+/* Counts this process's threads, and those that may take the program's signals. */
 static void look_at_threads(struct crowd_rank *out)
 {
     char path[64];
@@ -269,7 +269,7 @@ static int run_steps(struct crowd_self *s, struct crowd_rank *out)
     return close_all(s);
 }
 
-/* Ends all ranks if one fails, because the others wait for it in a barrier. */
+/* Runs a rank in its process. If it fails, run_crowd() ends all, because the others may wait for it in a barrier. */
 static void run_crowd_rank(struct crowd *all, unsigned id)
 {
     struct crowd_rank *out = &all->rank[id];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers messages over one connection. Each message has its own pattern, which is checked byte by byte on arrival,
- * including the bytes around it. Only the oldest request is tested. */
+/* Transfers messages over connections. Each message has its own pattern, which is checked byte by byte on arrival,
+ * including the bytes around it. Only the oldest request of a connection is tested. */
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -20,7 +20,7 @@ size_t depth_of(size_t want)
     return HW_MIN(want, most);
 }
 
-/* splitmix64's finaliser: generates sizes and seeds, which are the same on both ranks. */
+/* splitmix64's finaliser: generates numbers that are the same on both ranks. */
 static uint64_t chance(uint64_t a, uint64_t b)
 {
     uint64_t z = (a + 1) * 0x9e3779b97f4a7c15ull + b;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Entries with the same type in every version. */
+/* The plugin that this process has loaded. */
 static struct lib {
     pthread_mutex_t mu;
     unsigned users;
@@ -176,7 +176,7 @@ const char *net_versions(char *buf, size_t cap)
 
 int net_required(char *missing, size_t cap, int ptr_support)
 {
-    const ncclNet_v6_t *t = lib.t.v6; /* up to here, all tables differ only in arguments */
+    const ncclNet_v6_t *t = lib.t.v6; /* all tables begin with these entries, with other arguments */
     const struct {
         const char *name;
         bool there;
@@ -208,7 +208,7 @@ int net_required(char *missing, size_t cap, int ptr_support)
     return at ? hw_fail(-EINVAL, "NULL in the table:%s", missing) : 0;
 }
 
-/* Records every call, so that the overseer can name a call that hangs or dies. */
+/* Records a call, so that the overseer can name the call in which a rank hangs or dies. */
 static void enter(struct rank *r, const char *call)
 {
     atomic_store_explicit(&r->sh->at[r->id].call, call, memory_order_relaxed);

@@ -20,7 +20,7 @@
 #define QUIT (-1)
 
 struct order {
-    int run; /* number of steps run */
+    int run; /* number of steps run, this one included */
     int index;
 };
 
@@ -165,7 +165,8 @@ static int ensure_ranks(void)
     return rc;
 }
 
-/* Reaps a process until the given time, and then kills it. Returns a text about its end, or NULL for exit(0). */
+/* Waits for the end of a process until the given time, and then kills it. Returns a text about its end, or NULL for
+ * exit(0). */
 static const char *reap(int i, uint64_t until, char *buf, size_t cap)
 {
     int st = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of normal operation: properties, connections in every order, and messages of every size. */
+/* Steps of normal operation: properties, connections, messages and memory; and the list of all steps. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -91,8 +91,7 @@ static int step_properties(struct rank *r)
 static const struct flow_spec short_talk = {
     .what = "a short talk", .n = 24, .depth = 4, .min = 1, .max = 20000, .slack = 64};
 
-/* One side calls alone for a while, and must get "later" instead of waiting. The handle's bytes are in the same buffer
- * in every call. */
+/* One side calls alone for a while, and no call may block. The handle's bytes are in the same buffer in every call. */
 static int in_order(struct rank *r, bool connect_first)
 {
     struct comm *c = comm_new(r, 0);
@@ -145,7 +144,8 @@ static int step_connect(struct rank *r)
     return 0;
 }
 
-/* Four connections in both directions, made by one thread in turn, like NCCL's service thread. */
+/* Makes four connections, two in each direction, by one thread that calls connect and accept alternately, like NCCL's
+ * service thread. */
 static int step_connect_alternately(struct rank *r)
 {
     struct comm *c[4];
@@ -313,7 +313,7 @@ struct registrar {
 
 #define REG_SPACE (4 * MIB)
 
-/* Registers memory like NCCL's service thread while the progress thread sends. */
+/* Registers memory like NCCL's service thread, while another thread transfers messages. */
 static void *register_on(void *arg)
 {
     struct registrar *g = arg;

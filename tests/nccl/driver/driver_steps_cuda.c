@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps with GPU memory, if the plugin accepts it and there is a CUDA driver: messages between GPUs, and between GPU
- * and host. */
+/* GPU memory: messages between GPUs, and between GPU and host, if the plugin accepts GPU memory and there is a CUDA
+ * driver; and memory that the plugin must refuse. */
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -13,7 +13,7 @@
 #define KIB   (1024u)
 #define MIB   (1024u * 1024)
 #define GAP   512u /* minimum gap before and after each message */
-#define EMPTY 0xee /* initial contents, also of receives before their message */
+#define EMPTY 0xee /* contents of the gaps, and of receives before their message */
 
 static const size_t sizes[] = {0, 1, 4 * KIB + 1, MIB, 8 * MIB};
 #define N HW_ARRAY_LEN(sizes)
@@ -216,7 +216,8 @@ static int refused(struct comm *c, void *p, size_t len, int type, const char *wh
     return 0;
 }
 
-/* Memory that is not, or no longer, GPU memory is refused, and the connection continues to work. */
+/* Host memory, freed GPU memory and a dma-buf that was not offered are refused, and the connection continues to
+ * work. */
 static int wrong(struct rank *r, const struct hw_space *gpu)
 {
     static const struct flow_spec after = {

@@ -17,11 +17,11 @@ static const struct flow_spec stream = {
 #define CHILDREN    3
 #define CHILDREN_MS 20000 /* maximum lifetime of the children */
 #define SEEN_MS \
-    4000 /* time within which the other rank must notice, less than the 10 s after which a silent peer is dead */
+    4000 /* time within which the other rank must notice; by default, a silent peer is dead only after 10 s */
 #define STILL_MS     6000
 #define PEER_TIMEOUT "HAWSER_PEER_TIMEOUT_MS"
 
-/* Forks children like PyTorch's data loaders, which inherit all open file descriptors and survive the parent. */
+/* Forks children that survive the parent, like PyTorch's data loaders. */
 static int start_children(struct rank *r)
 {
     for (int i = 0; i < CHILDREN; i++) {
@@ -37,7 +37,7 @@ static int start_children(struct rank *r)
     return 0;
 }
 
-/* Rank 1 is killed, and its children hold its file descriptors. The kernel must nevertheless inform the other rank. */
+/* Rank 1 is killed while its children live. The other rank must notice in time. */
 int step_dead_parent(struct rank *r)
 {
     struct comm *c;

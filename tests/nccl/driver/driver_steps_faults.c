@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps about faults that must not affect anything else: aborts, deaths, forks, foreign connections, a thousand
- * connections, and unloading. */
+/* Steps about aborts, deaths, forks, foreign connections, oversized messages, many short connections, and unloading. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -43,8 +42,8 @@ int step_after(struct rank *r)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* The sender closes as soon as its sends, of up to max bytes, are done, and may also unload the plugin, because its
- * application has ended. The slow receiver gets all data. */
+/* The sender closes as soon as its sends, of up to max bytes, are done, and may also unload the plugin. The slow
+ * receiver gets all data. */
 static int leave_early(struct rank *r, size_t max, bool unload)
 {
     struct flow_spec s = {.what = "messages of a sender who has closed", .n = 16, .depth = 8, .min = 0, .max = max};
@@ -96,7 +95,7 @@ int step_abort_both(struct rank *r)
             if ((rc = comm_open(r, i, &c[i])) || (rc = flow_open(&f[i], c[i], &stream)))
                 return rc;
         rc = flow_some(f, 2, 3 * round);
-        /* The other rank may have closed by now, so its errors are those of an abort. */
+        /* The other rank may have closed by now, so an error of the plugin is no failure. */
         if (rc && rc != -EREMOTEIO)
             return rc;
         for (int i = 0; i < 2; i++)
@@ -321,7 +320,7 @@ int step_fork(struct rank *r)
     int rc = 0, before, kinds = CHILD_EXITS_WELL;
 
 #if HW_ASAN || HW_TSAN
-    kinds = CHILD_EXECS; /* the sanitizers' exit handlers fail in this case */
+    kinds = CHILD_EXECS; /* the sanitizers' exit handlers fail in a child */
 #endif
     if (opt.no_fork)
         return SKIP("--no-fork");
@@ -405,7 +404,7 @@ static bool is_mine(unsigned long inode)
     return found;
 }
 
-/* Lists the addresses at which this process listens. */
+/* Lists the TCP addresses at which this process listens. */
 static size_t doors(struct door *list, size_t cap)
 {
     size_t n = 0;

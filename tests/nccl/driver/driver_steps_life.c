@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps about beginnings and ends: communicators again and again, a child's own ones, a peer that is stopped or dies
- * before it is known, and a peer that dies with many messages in flight. */
+/* Steps about beginnings and ends: communicators again and again, a child's own communicator, a peer that is stopped, a
+ * peer that dies while connecting, and a peer that dies with many connections. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -31,8 +31,8 @@ static int turn_over(struct rank *r, bool overlap)
     return 0;
 }
 
-/* Acts like a program that repeatedly creates and destroys communicators: an init and a finalize for each; the last one
- * may be destroyed before the next one is created. */
+/* Acts like a program that repeatedly creates and destroys communicators: an init and a finalize for each. One may be
+ * destroyed before the next is created. */
 int step_recreate(struct rank *r)
 {
     const uint64_t n = opt.churn / 10;
@@ -99,8 +99,8 @@ static int alone(struct rank *r)
     return net_finalize(r, ctx);
 }
 
-/* The child has none of the plugin's threads and does not own its connections. It makes new ones, and the parent's
- * continue. Only on request, because the ABI does not define this. */
+/* The child has none of the plugin's threads. It makes a connection of its own, and the parent's connections continue.
+ * Only on request, because the ABI does not define this. */
 int step_fork_uses(struct rank *r)
 {
     struct flow_spec s = {.what = "messages around a fork", .n = 60, .depth = 8, .min = 0, .max = 300000};
@@ -201,7 +201,7 @@ int step_stopped_peer(struct rank *r)
     return barrier(r);
 }
 
-/* Rank 1 dies while connecting: the listener may get a connection and then its error, or nothing, and continues. */
+/* Rank 1 dies while connecting: rank 0 may get no connection, an error of accept, or a connection that then fails. */
 int step_dead_connector(struct rank *r)
 {
     struct comm *c = comm_new(r, 1);

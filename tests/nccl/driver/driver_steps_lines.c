@@ -2,7 +2,7 @@
 /*
  * Tests what NCCL's LL and LL128 protocols require of a receive beyond the ABI: their kernels poll flags in the receive
  * buffer while it fills. LL writes words of 8 bytes whose upper half is the flag; LL128 writes lines of 128 bytes whose
- * last 8 bytes are the flag. When a flag is visible, its data must be in place. (facts: nccl-net.md, "Contract")
+ * last 8 bytes are the flag. When a flag is visible, its data must be in place.
  *
  * For words this holds without exception. For lines it cannot: the kernel fills a receive with rep movsb, whose stores
  * may be visible out of order on some machines (Intel SDM, "Fast-String Operation and Out-of-Order Stores"). With a
@@ -25,7 +25,7 @@
 
 struct lines {
     uint8_t *got, *want; /* BYTES bytes, aligned to a line */
-    size_t words, lines; /* number in this message that were seen */
+    size_t words, lines; /* number seen so far in this message */
     unsigned broken;     /* lines whose end was visible before the rest */
 };
 

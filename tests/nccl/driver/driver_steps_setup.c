@@ -10,7 +10,7 @@
 static const struct flow_spec talk = {
     .what = "a talk between devices", .n = 20, .depth = 4, .min = 0, .max = 50000, .slack = 10};
 
-/* Connects every device with itself and with the next one, because a peer's NICs may have other numbers. */
+/* Connects the first devices with themselves and with the next one, because a peer's NICs may have other numbers. */
 int step_each_device(struct rank *r)
 {
     int n = 0, rc = net_fail(net_devices(r, &n), "devices");

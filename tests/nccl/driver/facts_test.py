@@ -41,7 +41,7 @@ for name, how in RANKS.items():
     other, err = facts(**how)
     ok(other == first, f"a rank with {name}: the same", other, err)
 
-# In a separate network namespace with 1, 3 and 8 NICs.
+# In separate network namespaces with 1, 3 and 8 NICs.
 script = """mount -t sysfs sysfs /sys && ip link set lo up
 for i in $(seq $1); do
     ip link add n$i type veth peer name p$i && ip addr add 198.18.$i.1/24 dev n$i && ip link set n$i up && ip link set p$i up

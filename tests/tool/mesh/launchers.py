@@ -16,7 +16,7 @@ import time
 LETTERS = "abcdefgh"
 NODES = len(LETTERS)
 RATE, SLOW = "40mbit", "12mbit"
-# Short measurements with little data, because eight nodes share two CPUs.
+# Short measurements with little data, because eight nodes share one machine.
 OPTIONS = ["-v", "--size", "32KiB", "--depth", "4", "--quick", "--duration", "150ms"]
 BEGUN = re.compile(r"hawser mesh: one way: .* pairs? in")  # printed once all ranks have met, and the first pairs were measured
 ROUND = re.compile(r"(hawser mesh: one way: .* pairs? in[\s\S]*){2}")  # the first round is over
@@ -132,7 +132,7 @@ class Launcher:
 
 
 class ByHand(Launcher):
-    """One process per node, with torchrun's variables or our own."""
+    """One process per node, with hawser's own variables."""
 
     def environment(self, rank, node):
         return {"HAWSER_MESH_RANK": rank, "HAWSER_MESH_SIZE": NODES, "HAWSER_MESH_MEET": address("a"), "HAWSER_MESH_NAME": f"node{node}"}
@@ -173,7 +173,7 @@ class Hosts(Launcher):
 
 class Mpirun(Launcher):
     needs = ["mpirun"]
-    own_status = True  # with -enable-recovery 0
+    own_status = True  # 0 with -enable-recovery
 
     def __init__(self, lab, folder):
         super().__init__(lab, folder)
@@ -282,8 +282,8 @@ class Run:
     """The result of a run: findings as (what, node, NIC) and as text, the exit status, and the output."""
 
     def __init__(self, launcher, faults, pause=0.0):
-        """faults: what happens to which nodes; to ranks, it happens this many seconds after the first measurement.
-        self.ended: everything continued in time."""
+        """faults: what happens to which nodes; to ranks, it happens pause seconds after the first measurement.
+        self.ended: everything ended in time."""
         lab = launcher.lab
         launcher.json.unlink(missing_ok=True)
         for node in (n for n, f in faults.items() if f == "slow"):

@@ -22,8 +22,8 @@ KINDS = {"hand": ByHand, "more": ByHand, "hosts": Hosts, "mpirun": Mpirun, "srun
 
 
 def try_all_at_once(launcher):
-    """Tests that all three faults are named. On two CPUs that are busy with other tests, a path or a latency may also
-    be reported: bench/mesh_launchers counts these."""
+    """Tests that all three faults are named. On a busy machine, others may also be reported:
+    bench/mesh_launchers counts these."""
     faults = {"b": "slow", "d": "dead", "g": "hung"}
     launcher.extra = ["--deadline", "5s"]
     r = Run(launcher, faults)

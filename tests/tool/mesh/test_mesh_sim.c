@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedule and the findings of `hawser mesh` on simulated clusters of 8 to 1,000 nodes: noise of several percent
+ * The schedule and the findings of `hawser mesh` on simulated clusters of 8 to 200 nodes: noise of several percent
  * for nodes, paths and measurements, slow moments of single measurements, and one planted fault, which must be named
  * correctly in 99 of 100 clusters; in healthy ones nothing may be named. Usage: test_mesh_sim [NODES CLUSTERS]: that
  * size, that many clusters of each fault
@@ -257,7 +257,7 @@ static void run_size(uint32_t n, unsigned clusters)
         unsigned good = 0;
         for (unsigned i = 0; i < clusters; i++)
             good += run_cluster(n, p, (uint64_t)n * 100000 + p * 1000 + i);
-        /* one miss in a hundred is allowed, but no false name */
+        /* one miss in a hundred is allowed, but no finding in a healthy cluster */
         bool enough = p == HEALTHY || p == POLLED ? good == clusters : 100 * good >= 99 * clusters;
         ok(enough, "%u nodes, %s: %u of %u rightly named", n, plant_name[p], good, clusters);
     }

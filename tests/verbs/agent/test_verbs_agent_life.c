@@ -74,7 +74,7 @@ static void annotations(void)
            "those that are right");
 }
 
-/* Tests a policy that overrules annotations. */
+/* Tests an agent whose section overrules that of annotations. */
 static void overruled(void)
 {
     static const char wider[] = "\"hawser.verbs.policy\":\"raw\",\"hawser.verbs.max_qps\":\"3\"";
@@ -96,7 +96,7 @@ static void overruled(void)
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
 
-/* A container's root can stop its broker, which by then belongs to another user. */
+/* For a broker that stops itself when it belongs to another user. A container's root can stop its broker, too. */
 static pid_t *stopped_pid;
 
 static int be_stopped(const struct vb_container *c, const struct vb_broker_options *o)

@@ -199,8 +199,8 @@ static void do_probe(const struct probe *p)
     say(rc < 0 ? errno + 1 : 0);
 }
 
-/* Runs the probe under the filter that install() installs, and answers notifications with EXDEV. *notified: their
- * number. */
+/* Runs the probe under the filter that install() installs, and answers notifications with EXDEV. *notified: how
+ * often the probe's call was notified. */
 static int run_probe(const struct probe *p, int (*install)(void *), void *arg, unsigned *notified)
 {
     int pair[2], status = -1;

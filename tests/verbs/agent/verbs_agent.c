@@ -41,7 +41,7 @@ static int node(const char *nodes)
     return fd < 0 ? 2 : 0;
 }
 
-/* Returns bits: 1: it has CAP_NET_RAW, 2: its other capabilities are wrong, 4: no_new_privs is not set. */
+/* Returns bits: 1: it has CAP_NET_RAW, 2: its other capabilities are wrong, 4: no_new_privs is not set, 64: unknown. */
 static int caps(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -167,8 +167,8 @@ void policy_put(const char *text)
     close(fd);
 }
 
-/* Keeps only these file descriptors of the test in a child, from number 3 on: a listener in a second process would keep
- * its programs waiting. */
+/* Closes all file descriptors of the test in a child, except 0 to 2 and these: a listener in a second process would
+ * keep its programs waiting. */
 static void keep(int *fd, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)

@@ -29,7 +29,7 @@ struct agent {
 /* Starts an agent. more: its options; NULL and 0 mean the default. */
 struct agent agent_start(struct vb_agent_options more);
 int agent_order(int fd);        /* gives an order by one of its eventfds */
-int agent_end(struct agent *a); /* returns its status, once it has ended by itself */
+int agent_end(struct agent *a); /* waits for its end; returns its status */
 int agent_stop(struct agent *a);
 int reap(pid_t pid); /* returns its status */
 int dial(void);

@@ -79,7 +79,7 @@ static long opens(const char *path, int flags)
     return fd;
 }
 
-/* Tries each way to open it; the filter passes on only O_RDWR by open() and openat(). */
+/* Tries to open it in several ways; the filter passes on only O_RDWR by open() and openat(). */
 static void node(const char *what, const char *path)
 {
     static const struct {

@@ -290,8 +290,8 @@ def undo(rt, host):
 
 
 def orders(rt, host):
-    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in each order and repeated: the devices of the
-    plan come through the broker, and none natively."""
+    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in several orders and repeated: the devices
+    of the plan come through the broker, and none natively."""
     machine = full(host.tmp, "switch4")[0]
     dev = machine / "dev/infiniband"
     dev.mkdir(parents=True)

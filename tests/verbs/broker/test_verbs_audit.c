@@ -43,7 +43,7 @@ static void begin(struct vb_audit *a)
     said[0] = 0;
 }
 
-/* Reads all lines. Returns false if one is not JSON, or has no newline. */
+/* Reads all lines. Returns false unless all are JSON with a newline, and at most LINES. */
 static bool lines(json_t *out[LINES], unsigned *n, size_t *longest)
 {
     static char text[LINES * 2048];

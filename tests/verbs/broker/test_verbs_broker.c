@@ -47,7 +47,7 @@ static int basics(void *arg)
     app_step(3);
     must(close(fd) == 0);
     app_step(4);
-    /* other files work as before */
+    /* other files, and other ways to open a device */
     must((fd = open("/dev/full", O_RDWR)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
     must(open("/nowhere/at/all", O_RDWR) < 0 && errno == ENOENT);
     must((fd = open("/dev/null", O_RDONLY)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
@@ -233,7 +233,7 @@ static int descriptors(void *arg)
     /* a channel: the file descriptor that the program gets is the kernel's eventfd */
     must((ch = app_channel(fd)) >= 0 && ch < VB_FD_FIRST && fcntl(ch, F_GETFD) == FD_CLOEXEC);
     must(read(ch, &v, sizeof v) == sizeof v && v == 7 && write(ch, &v, sizeof v) == sizeof v);
-    /* and passed back with a CQ it is that again */
+    /* passed back with a CQ, it is the eventfd again */
     uint32_t cqe = 0;
     struct ib_uverbs_attr a[] = {
         {.attr_id = UVERBS_ATTR_CREATE_CQ_HANDLE, .flags = 1},
@@ -259,7 +259,7 @@ static int descriptors(void *arg)
     must(setrlimit(RLIMIT_NOFILE, &low) == 0);
     must(app_channel(fd) == -EMFILE);
     must(setrlimit(RLIMIT_NOFILE, &was) == 0);
-    /* a thread with its own table of file descriptors uses that one */
+    /* a child that has left a shared table of file descriptors uses its own */
     pid_t child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
     if (child == 0) {
         if (unshare(CLONE_FILES) || dup2(other, fd) != fd || app_pd(fd, &pd) != -ENOTTY)

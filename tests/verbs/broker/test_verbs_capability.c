@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a command of `hawser verbs run` cannot use the capabilities that it no longer has. Each capability is
- * tried in a process that has it in addition to the remaining ones, where it must work, so that the test is meaningful;
- * and in a process that vb_guard_command() has prepared, where it must not. */
+/* Tests that a command of `hawser verbs run` cannot use the capabilities that it no longer has. A
+ * capability is tried in a process that has it in addition to the remaining ones (if it does not work there, the test
+ * is skipped), and in a process that vb_guard_command() has prepared, where it must not work. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs/stub/capability.h"
@@ -54,7 +54,8 @@ static struct {
 } handle;
 static uint64_t own; /* the capabilities that this test has */
 
-/* Returns 0 if a call passed the check of the capability: it succeeded, or failed as it must after the check. */
+/* Returns 0 if a call passed the check of the capability: it succeeded, or failed as it must after the check.
+ * Otherwise returns -errno, or CLOSED instead of -EACCES. */
 static int beyond(long rc, int as)
 {
     return rc >= 0 || errno == as ? 0 : errno == EACCES ? CLOSED : -errno;
@@ -139,7 +140,7 @@ static int mount_devices(void)
     return rc;
 }
 
-/* Enters the folder, in which hawser is started with all privileges. */
+/* Enters a folder, as if hawser were started in it with all privileges. */
 static int enter_jail(void)
 {
     return chroot(in_dir("jail")) < 0 || chdir("/") < 0 ? -errno : 0;
@@ -209,8 +210,7 @@ static int set_limit(void)
     return beyond(prlimit(world->other, RLIMIT_NOFILE, &few, NULL), 0);
 }
 
-/* Makes a process with the number of one that has ended, such as the broker's application while the broker inspects
- * it. */
+/* Makes a process with the number of one that has ended, such as an application that the broker inspects. */
 static int choose_pid(void)
 {
     for (int i = 0; i < 100; i++) {

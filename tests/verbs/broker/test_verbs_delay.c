@@ -27,7 +27,7 @@
 
 static uint64_t memory[SLOW_PAGE] __attribute__((aligned(4096)));
 
-/* Serves a few requests of each kind. */
+/* Makes a few requests, which must succeed. */
 static int serve(int fd)
 {
     for (int i = 0; i < 20; i++) {
@@ -88,7 +88,7 @@ static uint32_t mr_at(const char *at)
     return r.mr_handle;
 }
 
-/* Step 1: the first one waits. Step 2: another process is served. */
+/* Step 1: a request waits. Step 2: another process is served. */
 static int begin(struct ask *a, bool mr)
 {
     int fd = app_open(0), st;
@@ -255,7 +255,7 @@ static void test_stall(int place)
         ;
 }
 
-/* A page that another process delays. */
+/* A thread with a request on a page that another process delays. */
 struct staller {
     pthread_t thread;
     int fd, place, rc;

@@ -23,7 +23,8 @@
 #define ONE    "[default]\ndevices = *\nmr_bytes = 1M\nmax_mrs = 1\n"
 #define QUEUES "[default]\ndevices = *\nmax_cqs = 3\nmax_qps = 3\nmax_srqs = 3\nmax_wqs = 3\nallow = raw xrc\n"
 
-/* Indices of fake->number[]: the most objects and bytes of MRs that the program has had; the results that it got. */
+/* Indices of fake->number[]: the most objects and bytes of MRs that the program has had; its requests that succeeded,
+ * and those that failed. */
 enum { MOST, MOST_BYTES, GOOD, BAD };
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
@@ -170,7 +171,7 @@ static int forges_mrs(void *arg)
     for (unsigned i = 0; i < 48; i++)
         reg(fd, i, lengths[i / 2 % HW_ARRAY_LEN(lengths)]);
     app_step(1);
-    /* existing ones become larger, and smaller if the kernel refuses that */
+    /* existing ones become larger, and smaller, which the kernel refuses */
     for (uint32_t i = 0; i < 12; i++) {
         note_most(app_rereg(fd, i, REREG_TRANS, page(1), MIB / 2, 0));
         note_most(app_rereg(fd, i, REREG_TRANS, page(1) + 8, 4096, 0));
@@ -326,8 +327,8 @@ static void test_copies(const struct forgery *f)
 
 /* ---------------------------------------------------- stubs that are killed */
 
-/* Each from its fourth call on: it has run one request, and copied its results. TRAP ends the program; TRACE without a
- * tracer is ENOSYS, as if the broker had gone. */
+/* The stub dies when it has run a request and copied its results, or while it copies results. TRAP ends the program;
+ * TRACE without a tracer is ENOSYS, as if the broker had gone. */
 static const struct forgery deaths[] = {
     {"RET_KILL_THREAD", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, false, 4, false, false},
     {"RET_KILL_THREAD, by TSYNC", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, false, 4, false, true},

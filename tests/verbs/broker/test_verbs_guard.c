@@ -45,7 +45,7 @@ static bool ends(pid_t pid)
     return of_process(pid, "Pid", 10) < 0;
 }
 
-/* Returns the broker's only child; 0 if there is none, or more than one. */
+/* Returns the broker's tracer; 0 unless it is the broker's only child. */
 static pid_t tracer_of(const struct world *w)
 {
     char path[64], text[64] = "", comm[32] = "";
@@ -187,7 +187,7 @@ static bool may_lock(pid_t tid)
     return of_process(tid, "CapEff", 16) & 1LL << CAP_IPC_LOCK;
 }
 
-/* Lets the calling thread keep at most CAP_SYS_ADMIN. */
+/* Gives up all capabilities of the calling thread except CAP_SYS_ADMIN. */
 static int give_up(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -252,7 +252,7 @@ static int with_namespace(void *arg)
     return 0;
 }
 
-/* Tests that a stub which a filter prevents from giving up privileges runs nothing for processes with fewer
+/* Tests that a stub which a filter prevents from giving up privileges pins no memory for processes with fewer
  * privileges. */
 static int with_filter(void *arg)
 {

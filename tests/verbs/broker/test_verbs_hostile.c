@@ -62,7 +62,7 @@ static void *flip(void *arg)
     unsigned seed = (unsigned)(uintptr_t)arg;
     while (flipping) {
         size_t i = (seed = seed * 1103515245u + 12345u) / 65536 % HW_ARRAY_LEN(spots);
-        if (i && seed & 1u << 30) /* mainly the one that would be nothing but a bypass */
+        if (i && seed & 1u << 30) /* mainly the port: then the request is valid, but forbidden */
             i = 0;
         for (int k = 0; k < 20; k++) {
             memcpy((char *)&common.shared + spots[i].at, &spots[i].other, spots[i].len);
@@ -337,7 +337,7 @@ static void test_pairs(void)
     world_end(&w);
 }
 
-/* Tests programs that are killed after a varying time, so that each step is hit. */
+/* Tests programs that are killed after varying times, in different steps. */
 static int kills(void *arg)
 {
     int st;

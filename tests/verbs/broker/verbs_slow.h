@@ -19,6 +19,6 @@ bool slow_possible(void); /* sets errno if false */
  * closes it. */
 void slow_start(struct world *w, const char *policy, int (*fn)(void *), void *arg, bool given);
 bool slow_wanted(int fd);       /* waits until something waits for a page; returns false if nothing does */
-int slow_let_go(unsigned page); /* returns 0, or -ESRCH if that memory no longer exists */
+int slow_let_go(unsigned page); /* returns 0 or -errno; -ESRCH: that memory no longer exists */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests each rule of the policy, and attempts to bypass it: by the other struct, the longer one, the other path. */
+/* Tests rules of the policy, and attempts to bypass them: by the other struct, the longer one, the other path. */
 #include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
 
@@ -272,7 +272,7 @@ static int qp_new(uint64_t type, uint32_t wr, uint64_t flags)
     return judged();
 }
 
-/* Makes an EFA QP by each of the three ways; recv_sge pieces in a receive request. */
+/* Makes an EFA QP by one of three ways, with recv_sge pieces in a receive request. */
 static int efa_qp(unsigned way, uint32_t rq_bytes, uint32_t sq_bytes, uint32_t recv_sge)
 {
     struct efa_ibv_create_qp u = {.rq_ring_size = rq_bytes, .sq_ring_size = sq_bytes};

@@ -43,7 +43,7 @@ static int dmabuf(uint64_t length)
     return judged();
 }
 
-/* Calls REG_MR of Linux 6.17, by attribute numbers. */
+/* Judges a REG_MR of Linux 6.17, with attribute numbers. */
 static int modern(uint64_t address, uint64_t length, uint32_t access, bool fd)
 {
     begin(UVERBS_OBJECT_MR, 5, RDMA_DRIVER_RXE);
@@ -296,7 +296,7 @@ static void forged(void)
     ok(U.n[VB_MR] == 0 && U.mr_bytes == 4096, "an end before the beginning: bytes stay, and no count goes below 0");
 }
 
-/* Makes or ends an object by its plain command, or the method: whichever the type has. */
+/* Judges a command or a method that makes or ends an object of this type. */
 static int one(enum vb_type t, bool end)
 {
     static uint32_t handle;
@@ -447,7 +447,7 @@ static void listed(void)
     ok(U.n[VB_MR] == 0 && U.n[VB_QP] == 0 && U.mr_bytes == 0, "all of which ends with the context");
 }
 
-/* Tests that thousands of MRs that come and go in any order leave nothing. */
+/* Tests the accounts of thousands of MRs that end in another order than they began. */
 static void many(void)
 {
     start("[default]\ndevices = *\nmr_bytes = unlimited\nmax_mrs = unlimited\n");

@@ -55,7 +55,7 @@ static void defaults(void)
 
 static void order(void)
 {
-    /* in the file from the specific to the general, because the order of the file does not matter */
+    /* from the specific to the general, because the order of the kinds does not matter */
     static const char text[] = "[container a device rxe*]\nqp_wr = 4\n"
                                "[container a]\nqp_wr = 3\ncqe = 30\ndevices = rxe*, siw0\n"
                                "[device rxe*]\nqp_wr = 2\ncqe = 20\nmax_qps = 20\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests requests of real programs (tests/data/verbs) with the installed policy: what they need passes, everything else
- * that they try is refused, and at the end the accounts match the kernel's. */
+/* Tests requests of real programs (tests/data/verbs): with the installed policy, those of RC programs pass and leave
+ * nothing in the accounts, and some of a UD program are refused; with wider policies, UD passes. */
 #include "verbs_ask.h"
 
 #include <ctype.h>

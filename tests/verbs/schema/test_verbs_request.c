@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the schema, and requests that are taken, rebuilt and returned: those of real programs (tests/data/verbs), and
- * those of an attacker. */
+ * those made by hand. */
 #include "tests/tap.h"
 #include "verbs_hand.h"
 
@@ -296,9 +296,9 @@ static void recorded(void)
 }
 
 /* ---- requests put together by hand ----
- * They follow rdma-core 44 and the kernel's headers, for drivers of which there are no recordings. */
+ * They follow rdma-core 44 and the kernel's headers. */
 
-/* Takes a request, and rebuilds it both ways. */
+/* Takes a request and rebuilds it; also for the stub, if the stub runs it. Returns whether it was taken. */
 static bool taken(struct memory *m, const struct ask *a, enum vb_where where, const char *what)
 {
     int rc = take(m, a);

@@ -231,7 +231,7 @@ static void addresses(void)
     unmap_all(&m);
     is_int(vb_request_give(&r, mem_write, &m), -EFAULT, "its results go nowhere");
 
-    /* The largest input, with a smaller window. */
+    /* An input that is too large for the stub. */
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_FLOW, 20000, 8, 0,
                   0);
     ok(take(&m, &a) == 0 && !rebuild(false), "an input of 20,000 bytes");
@@ -342,7 +342,7 @@ static void replaced(void)
     const struct vb_attr_rule *rules;
     unsigned tried = 0, subverted = 0;
 
-    /* Two after the split: of REG_MR, with an output of the driver as the third. */
+    /* Three attributes after the split: two of REG_MR, and an output of the driver. */
     a = reg_mr();
     say(&a, UVERBS_ATTR_UHW_OUT, 16, OUT_AT);
     ok(take(&m, &a) == 0 && !rebuild(true), "the newer REG_MR for the stub");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests attacks of a program on its own stub: during the injection, and afterwards. Each attack that must fail on the
- * window is also made on memory without its protection, where it must succeed, which proves that it is one. */
+/* Tests attacks of a program on its own stub: during the injection, and afterwards. An attack on the
+ * complete window is also made on memory without its protection, where it must succeed. */
 #include "base/sanitizers.h"
 #include "tests/proc.h"
 #include "tests/tap.h"

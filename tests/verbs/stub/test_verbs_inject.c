@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the stub in harmless programs, whatever they do with threads, processes, signals and limits. */
+/* Tests the stub in harmless programs with threads, processes and signals. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -128,7 +128,7 @@ static void test_outside(void)
     ok(!vb_stub_serves(s, getpid()), "and not this one");
     ok(!vb_stub_alone(&m.tracer, s), "it is not alone");
 
-    /* Calls that do not come from the stub. */
+    /* Calls that come from the stub, and others. */
     struct seccomp_notif n0 = {.id = 7, .pid = (uint32_t)s->tid};
     n0.data.arch = AUDIT_ARCH_X86_64;
     n0.data.nr = SYS_ioctl;

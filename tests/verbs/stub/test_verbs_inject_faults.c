@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests injections that fail: with limits, a tracer, too slow, without the broker, with lying filters; and a thousand
+/* Tests injections that fail because of limits, a tracer, a timeout, a dead broker, or filters that lie; and a thousand
  * that succeed, after which nothing is left. */
 #include "tests/proc.h"
 #include "tests/tap.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests programs that are killed, stopped and continued, or replaced by exec() at every step of an injection. */
+/* Tests programs that are killed, stopped and continued, or replaced by exec() at steps of an injection. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"

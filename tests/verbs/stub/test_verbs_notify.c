@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the seccomp listener and access to the memory of other processes. */
+/* Tests the seccomp listener, access to the memory of other processes, and a short answer of the tracer. */
 #include "sys/pass.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
@@ -162,7 +162,7 @@ static void on_signal(int sig)
     (void)sig;
 }
 
-/* Is interrupted all the time: RECV finds nothing, although poll() reported it. */
+/* Is interrupted all the time, so that RECV sometimes finds no call, although poll() reported one. */
 static void app_interrupted(void)
 {
     struct sigaction sa = {.sa_handler = on_signal};

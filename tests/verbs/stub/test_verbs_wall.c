@@ -25,7 +25,7 @@ static void by_munmap(void)
     (void)syscall(SYS_munmap, 0, VB_WALL_END);
 }
 
-/* Fails in the end, because mapping at 0 is not allowed; what was there is gone by then (mm/mremap.c). */
+/* Fails, because mapping at 0 is not allowed, but only after the old mapping is gone (mm/mremap.c). */
 static void by_mremap(void)
 {
     const size_t n = VB_WALL_END;
@@ -33,7 +33,7 @@ static void by_mremap(void)
     (void)syscall(SYS_mremap, from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, 0);
 }
 
-/* Maps at an address where root may; elsewhere vm.mmap_min_addr forbids it. */
+/* Maps from the second page on, which only root may (vm.mmap_min_addr). */
 static void by_mmap(void)
 {
     (void)mmap((char *)4096, VB_WALL_END - 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,

@@ -38,7 +38,7 @@ static void die(const char *what)
     _exit(99);
 }
 
-/* Installs the wall: those rules of the filter that refuse. */
+/* Installs the wall: those rules of the filter that refuse calls by their arguments. */
 static int install_wall(void)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);

@@ -18,7 +18,7 @@ struct common {
     atomic_bool taken;       /* the test has taken it */
     _Atomic uint64_t window; /* of the last stub */
     /* A hook stops at a step until the program has done something. */
-    atomic_int at, done; /* enum vb_step + 1 */
+    atomic_int at, done; /* in hook_wait(): enum vb_step + 1 */
     _Atomic uint64_t at_window;
     atomic_int hook_step, hook_nth, hook_seen, hook_kill;
     atomic_bool stop;
@@ -53,13 +53,13 @@ struct mini {
     unsigned n_waits;
     unsigned injected, failed, results, again;
     int last_rc;       /* of the last failed injection */
-    char text[256];    /* reason of the failure */
+    char text[256];    /* reason for the failure */
     bool end_each;     /* every stub ends after its first request */
     bool end_alone;    /* stubs that are alone are ended */
     bool fail_through; /* if injection fails with -EAGAIN, the thread's call is repeated: that is only counted */
     bool other_arch;   /* the notification is modified to look like one of i386 */
 };
-/* Serves until the program ends, or kills it after `seconds`. Returns true if it ended by itself, with status 0. */
+/* Serves until the program ends, but at most for `seconds`. Returns true if it has ended with status 0. */
 bool mini_serve(struct mini *m, struct app *a, int seconds);
 /* Serves for this long, or until the program sets common->at to `until`. Returns true if it has. */
 bool mini_until(struct mini *m, int until, int ms);

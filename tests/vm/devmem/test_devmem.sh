@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests all of transport devmem: hawser serve in one namespace, validate and bench in the other, each with its hawserd, over
+# Tests transport devmem: hawser serve in one namespace, validate and bench in the other, each with its hawserd, over
 # the simulated cards and the kernel's own devmem path; the fake driver provides GPU memory, by udmabuf. hawser itself
 # verifies every transfer: a bad byte changes the exit status.
 # vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/dmnic_probe

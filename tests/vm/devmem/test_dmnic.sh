@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the simulated card of lab/dmnic by the kernel's bare interface: steering, receiving into and sending from bound memory
-# in both directions, what it refuses, what it leaves behind.
+# Tests the simulated card of lab/dmnic through the kernel's bare interface: steering, receiving into and sending from
+# bound memory in both directions, what it refuses, what it leaves behind.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
@@ -17,7 +17,7 @@ ok "they answer each other" in0 ping -c 2 -W 10 10.9.0.2
 ok "a card cannot be deleted" says 'not supported' ip -n n0 link del dm0
 ok "an MTU beyond 9000 is refused" refused ip -n n0 link set dm0 mtu 9001
 
-# Bindings without the necessary settings are refused.
+# Bindings and rules without what they need are refused.
 probe1 nic dm1 split=off
 case $kernel in
 6.12.*) ok "bind-rx without header split: no data" says 'No data available' probe1 recv dm1 queue=3 ;;

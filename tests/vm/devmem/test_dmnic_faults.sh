@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tests lab/dmnic with faults: its own fault knobs, links that flap, receivers that are killed, pools that run dry, memory
-# that is unbound, queues that are reset and cards that vanish under load. Data arrives correctly anyway, and no pool is left
-# waiting.
+# that is unbound, queues that are reset and cards that vanish under load. Data arrives correctly anyway, except
+# with corrupt and recycle_all, and no pool is left waiting.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic

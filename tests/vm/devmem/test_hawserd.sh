@@ -16,7 +16,7 @@ client() { in1 hawserd_client $sock "$@"; }
 as_nobody() { # COMMAND...: as user 65534, in n1
     in1 sh -c 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' - "$@"
 }
-# Prints the card as an operator sees it: RSS, rules; header split and ntuple by our probe, because Debian 12's ethtool has no
+# Prints the card as an operator sees it: RSS and rules, then what hawser reads, because Debian 12's ethtool has no
 # hds-thresh.
 card() {
     in1 ethtool -x dm1 && in1 ethtool -n dm1 &&
@@ -166,7 +166,7 @@ ok "a NIC that is down" prints 'rx ENETDOWN' client rx:dm1:65536:1
 ip -n n1 link set dm1 up && ip -n n1 addr replace fd00:9::2/64 dev dm1 nodad
 ok "all is as it was" within 2 as_before
 
-# ---- two at once
+# ---- four at once
 many=
 for i in 1 2 3 4; do
     ip netns exec n1 hawserd_client $sock rx:dm1:1048576:3 wait >/tmp/many.$i 2>&1 &

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devmem TCP by the kernel's bare interface, for the tests of lab/dmnic in a guest: sets a card up, binds udmabuf
+/* Devmem TCP through the kernel's bare interface, for the tests of lab/dmnic in a guest: sets a card up, binds udmabuf
  * memory to a queue, receives into it and sends from it, and compares every byte with the pattern that both ends know.
  * All netlink messages are built here, so that the test relies on no code of hawser.
  *   dmnic_probe nic IF split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules
@@ -7,9 +7,9 @@
  *   dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
  *   dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] [idle=MS]
  *   dmnic_probe bindtx IF
- *   dmnic_probe pools
+ *   dmnic_probe pools net
  * recv prints "ready" when it has bound its memory and listens; recv and send end with a line of NAME=VALUE. Exit
- * status: 0, or 1 with a line on stderr. */
+ * status: 0, 1 after an error or with wrong bytes, 2 with wrong usage. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -148,7 +148,7 @@ static int dissolve_step(void)
     return connect(conn, &a, sizeof(a));
 }
 
-/* Another process that has the socket ends the connection, at any time during hawserd's work on it. */
+/* Another process that has the socket ends the connection, at a random time during hawserd's work. */
 static int race_step(const char *host, uint16_t port, unsigned n)
 {
     unsigned steered = 0, refused = 0, seed = 1;

@@ -91,7 +91,7 @@ static void *flipper(void *arg)
 /* A machine that pauses gets this much more time for what a test depends on. */
 #define MORE_S 60
 
-/* Tries for a while; what landed is what the kernel itself reports. */
+/* Tries for a while, and counts what landed. */
 static int flip(const char *what, double seconds)
 {
     const int is_qp = strcmp(what, "wr") == 0 || strcmp(what, "type") == 0;
@@ -276,7 +276,7 @@ static unsigned find_windows(struct range *w, unsigned cap)
     return n;
 }
 
-/* Tries to replace the mapping, or a part of it. */
+/* Tries to replace the mapping of a page, or to change its rights. */
 static int remap(void *p, int shm)
 {
     const struct {
@@ -302,8 +302,8 @@ static int remap(void *p, int shm)
     return bad;
 }
 
-/* Tries to change the contents: by a store, through /proc/self/mem, through its file by the name that root can use. The
- * code and the requests of the stub are in pages that are not writable; the writable ones are for results. */
+/* Tries to change the contents: by a store, madvise(), /proc/self/mem, and its file in map_files. The code
+ * and the requests of the stub are in pages that are not writable; the writable ones are for results. */
 static int overwrite(const struct range *w)
 {
     char path[96], was[64];
@@ -338,7 +338,7 @@ static int overwrite(const struct range *w)
     return bad;
 }
 
-/* Tries calls on ranges that begin before `from` or end after `to`. */
+/* Tries calls on ranges that begin before `from` or end after `to`, and munmap() of all of it. */
 static int around(uintptr_t from, uintptr_t to)
 {
     const size_t size = to - from;

@@ -23,7 +23,7 @@ int quota(void);
 
 /* verbs_attack_procs.c */
 void life(void);
-void pairs(unsigned n, double seconds); /* at most */
+void pairs(unsigned n, double seconds); /* up to n, for up to `seconds` */
 void forks(char **argv);
 void threads(unsigned n);
 void kills(unsigned n, unsigned seed);

@@ -104,7 +104,7 @@ void threads(unsigned n)
     CHECK(pinned() == 0, "pinned");
 }
 
-/* Kills children at any point. On a machine that pauses, one may first be told that the broker was too slow. */
+/* Kills children at random times. On a machine that pauses, one may first be told that the broker was too slow. */
 void kills(unsigned n, unsigned seed)
 {
     unsigned died = 0;

@@ -53,7 +53,7 @@ int open_context(void)
 
 uint32_t alloc_pd(int fd)
 {
-    const uint64_t in = 0; /* struct ib_uverbs_alloc_pd: .response, of write()'s */
+    const uint64_t in = 0; /* struct ib_uverbs_alloc_pd: .response, which is for write() */
     struct ib_uverbs_alloc_pd_resp out = {0};
     struct request r;
     write_cmd(&r, IB_USER_VERBS_CMD_ALLOC_PD, &in, sizeof(in), &out, sizeof(out));

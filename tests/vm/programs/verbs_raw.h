@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to a uverbs device by the bare interface (<rdma/rdma_user_ioctl_cmds.h>), for programs in the VM lab's
- * guests. Requests that must succeed end the program if they fail; attempts return 0 or -errno. */
+/* Requests to a uverbs device through the kernel's bare interface (<rdma/rdma_user_ioctl_cmds.h>), for programs in
+ * the VM lab's guests. Requests that must succeed end the program if they fail; attempts return 0 or -errno. */
 #ifndef HW_TEST_VERBS_RAW_H
 #define HW_TEST_VERBS_RAW_H
 

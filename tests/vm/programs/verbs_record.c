@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records a program's requests to a uverbs device: loaded by LD_PRELOAD, into the file VERBS_RECORD. It has no
- * knowledge of the commands: for each attribute it records what can be read at its address, whether that is an input or
- * an output. A record is
+ * knowledge of the commands: for each attribute of up to 4096 bytes it records what can be read at its address, whether
+ * that is an input or an output. A record is
  *   request PROGRAM
  *   header HEX            struct ib_uverbs_ioctl_hdr
  *   attr HEX              struct ib_uverbs_attr, one for each attribute

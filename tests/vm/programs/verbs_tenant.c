@@ -179,7 +179,7 @@ static unsigned find_brokers(pid_t out[8])
     return n;
 }
 
-/* Becomes the brokers' user, as a container with CAP_SETUID can. */
+/* Becomes the brokers' user, as a container with CAP_SETUID can, and tries to open their files. */
 static int as_them(void)
 {
     static const char *const file[] = {"mem",     "maps",  "environ", "syscall", "fd", "map_files",

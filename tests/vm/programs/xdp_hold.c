@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attaches an XDP program that passes every packet to a NIC (generic XDP, which every NIC has), prints "attached", and
+/* Attaches to a NIC an XDP program that passes every packet (generic XDP, which every NIC has), prints "attached", and
  * stays until it is killed; or prints why the kernel refused it, and exits with 1. For
  * tests/vm/devmem/test_drivers.sh. */
 #include <errno.h>

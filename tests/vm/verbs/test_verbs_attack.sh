@@ -20,7 +20,7 @@ run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
 held() { # ATTACK...: brokered, and nothing is left
     timeout 200 $run verbs_attack "$@" && within 30 no_objects
 }
-lands() { # ATTACK...: natively it succeeds, by luck or not
+lands() { # ATTACK...: natively it succeeds in one of ten runs
     for try in 1 2 3 4 5 6 7 8 9 10; do
         timeout 100 verbs_attack "$@" >lands.out
         status=$?

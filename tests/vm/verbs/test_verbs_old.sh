@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the verbs broker on a kernel without mseal() (Linux 6.10), PIDFD_THREAD (6.9) and MFD_NOEXEC_SEAL (6.3): a shorter part
-# of what test_verbs.sh and test_verbs_attack.sh test on other kernels, and of the attacks those on the stub and its window.
+# Tests the verbs broker on a kernel without mseal() (Linux 6.10), PIDFD_THREAD (6.9) and MFD_NOEXEC_SEAL (6.3): a part
+# of what test_verbs.sh and test_verbs_attack.sh test on other kernels.
 # vm: kernels 6.1
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs rdma-core's own tests of pyverbs under the verbs broker, in a guest (TAP).
 
-    test_verbs_pyverbs.py BUILD            those that docs/verbs-pyverbs.md has as passing each way pass brokered; some of them
-                                           (CRUN) in a container, too
+    test_verbs_pyverbs.py BUILD            those that pass each way in docs/verbs-pyverbs.md must pass brokered; some
+                                           of them (CRUN) in a container, too
     test_verbs_pyverbs.py BUILD --crun     all of them in a container
     test_verbs_pyverbs.py BUILD --table    makes docs/verbs-pyverbs.md: all of them, natively and brokered
 

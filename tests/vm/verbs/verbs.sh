@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared by the tests of the verbs broker: rxe0 on a veth pair as 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2), policies, two ends of
-# one program. A test's `# vm: files` has tests/vm/tap.sh:/tap.sh and tests/vm/verbs/verbs.sh:/verbs.sh.
+# Shared by the tests of the verbs broker: rxe0 on a veth pair as 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2), two ends of
+# one program, containers, leaks. A test's `# vm: files` has tests/vm/tap.sh:/tap.sh and
+# tests/vm/verbs/verbs.sh:/verbs.sh.
 . /tap.sh
 logs="end.server end.client"
 providers=/usr/lib/x86_64-linux-gnu/libibverbs
