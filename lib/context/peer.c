@@ -264,9 +264,14 @@ static bool is_bye_over(void *arg)
     return atomic_load(&p->said_bye);
 }
 
-static bool is_memory_free(void *arg)
+static bool never(void *arg)
 {
-    struct hawser_peer *p = arg;
+    (void)arg;
+    return false;
+}
+
+static bool is_memory_free(struct hawser_peer *p)
+{
     return atomic_load(&p->state) < 0 || hw_peer_is_quiet(&p->peer);
 }
 
@@ -277,7 +282,9 @@ static void finish_sending(struct hawser_peer *p)
     hw_driver_enter(p->home);
     hw_peer_call_off(&p->peer);
     hw_driver_end(p->home);
-    (void)hw_driver_wait(p->home, is_memory_free, p, hw_deadline(BYE_MS));
+    const uint64_t end = hw_deadline(BYE_MS);
+    while (!is_memory_free(p) && hw_now() < end) /* takes a lock, so it cannot be the condition of the wait */
+        (void)hw_driver_wait(p->home, never, NULL, hw_now() + HW_MS);
 }
 
 /* Sends BYE to the peer, if a rail is up, and waits until the peer has received it or BYE_MS have passed. */
@@ -312,12 +319,6 @@ static bool look_if_gone(struct hawser_peer *p)
     bool gone = is_peer_gone(p);
     hw_driver_end(p->home);
     return gone;
-}
-
-static bool never(void *arg)
-{
-    (void)arg;
-    return false;
 }
 
 static void drop_events(struct hawser_peer *p)

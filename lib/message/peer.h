@@ -234,7 +234,7 @@ struct hw_queues {
     struct hw_list grants[HW_QUEUE_CHAINS];   /* unused receives of the peer, by landing */
     struct hw_list directs[HW_QUEUE_CHAINS];  /* sends to a landing, by landing */
     struct hw_list messages[HW_QUEUE_CHAINS]; /* eager messages that are held, by operation */
-    struct hw_list closed[HW_QUEUE_CHAINS];   /* streams that one side has closed, by number */
+    struct hw_list closed[HW_QUEUE_CHAINS];   /* streams that one side has closed */
     struct hw_queue *recent;                  /* queue that was found last; NULL if none, or after a queue was freed */
     struct hw_queue *spare;                   /* memory for the next queue, or NULL */
     uint8_t secret[16];                       /* key of the hash function */

@@ -2,6 +2,7 @@
 /* Streams that one side has closed. A stream consists of the queues whose names have its number in the upper half. */
 #include "message/op.h"
 #include "message/queue.h"
+#include "message/queue_table.h"
 
 #include <stdlib.h>
 
@@ -12,15 +13,9 @@ struct hw_closed {
     bool first;       /* this side closed the stream before it knew of the peer's close */
 };
 
-static struct hw_list *find_closed_chain(struct hw_queues *t, uint32_t stream)
-{
-    /* without a keyed hash, because the number of records is limited */
-    return &t->closed[stream % HW_QUEUE_CHAINS];
-}
-
 static struct hw_closed *find_closed(struct hw_queues *t, uint32_t stream)
 {
-    const struct hw_list *chain = find_closed_chain(t, stream);
+    const struct hw_list *chain = hw_queues_find_chain(t, t->closed, stream);
     hw_list_each(it, tmp, chain)
     {
         struct hw_closed *c = hw_container_of(it, struct hw_closed, in_chain);
@@ -55,7 +50,7 @@ static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool f
     }
     c->stream = stream;
     c->first = first;
-    hw_list_append(find_closed_chain(t, stream), &c->in_chain);
+    hw_list_append(hw_queues_find_chain(t, t->closed, stream), &c->in_chain);
     t->n_closed++;
     t->n_closed_first += first;
     return c;

@@ -25,7 +25,7 @@ static const struct vb_capability table[] = {
     STAYS(CAP_SETPCAP), /* allows only changes to the securebits, the bounding set and the inheritable set */
     LEAVES(CAP_LINUX_IMMUTABLE, "it can remove the append-only flag from the audit file, or make files of the broker immutable"),
     STAYS(CAP_NET_BIND_SERVICE), /* allows ports below 1024, which the broker and the agent do not use */
-    STAYS(CAP_NET_BROADCAST), /* allows receiving netlink messages of other network namespaces */
+    LEAVES(CAP_NET_BROADCAST, "it can receive the netlink messages of other network namespaces"),
     LEAVES(CAP_NET_ADMIN, "it can change the host's NICs, routes and addresses, and thereby the GIDs that are made from the addresses"),
     LEAVES(CAP_NET_RAW, "it can send raw packets to destinations that the policy forbids"),
     STAYS(CAP_IPC_LOCK), /* allows locking memory beyond RLIMIT_MEMLOCK; mr_bytes of the policy still limits MRs */
