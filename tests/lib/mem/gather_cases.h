@@ -182,7 +182,6 @@ struct side {
     void *at;     /* start of the allocation */
     size_t len;   /* length of the allocation */
     char *buf;    /* start of the buffer, at least GUARD bytes after `at` */
-    uint64_t pos; /* position of `at` in the pattern */
 };
 
 static int side_open(const struct hw_space *s, struct side *d, size_t size, unsigned shift)

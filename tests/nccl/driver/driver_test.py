@@ -11,7 +11,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-from tap import done, ok  # noqa: E402
+from tap import done, ok, skip  # noqa: E402
 
 driver, plain, faulty, rude, sanitizers = sys.argv[1:]
 
@@ -69,8 +69,7 @@ if "thread" in sanitizers:
 
 for fault, step, words in FAULTS + PLAIN_BUILD_ONLY:
     if sanitizers != "none" and (fault, step, words) in PLAIN_BUILD_ONLY:
-        n += 1
-        print(f"ok {n} - {fault} # SKIP built with {sanitizers}")
+        skip(fault, f"built with {sanitizers}")
         continue
     args = ["all", faulty, "--modes", "processes", "--deadline", "2", "--churn", "80", "--only", step]
     if step not in innocent:

@@ -254,14 +254,16 @@ static int write_orders(const struct starter *s, uint32_t rank, const char *key,
                      h->rack ? h->rack : "", names);
     if (n < 0)
         return hw_no_memory("orders");
-    for (ssize_t k = 0, at = 0; at < n; at += k) {
+    int rc = 0;
+    for (ssize_t k = 0, at = 0; at < n && rc == 0; at += k) {
         k = write(h->in, text + at, (size_t)(n - at));
+        if (k < 0 && errno == EPIPE)
+            break; /* the agent has ended */
         if (k < 0)
-            return errno == EPIPE ? 0 /* the agent has ended */
-                                  : hw_fail(-errno, "sending orders to %s: %s", h->name, strerror(errno));
+            rc = hw_fail(-errno, "sending orders to %s: %s", h->name, strerror(errno));
     }
     explicit_bzero(text, (size_t)n);
-    return 0;
+    return rc;
 }
 
 /* Assigns the first ranks to the hosts that sent a greeting, and sends them their orders. The lead reports the other
