@@ -40,7 +40,7 @@
 /* Like HW_QUEUES, for messages and receives of the peer. The peer itself is limited to HW_QUEUES, but does not yet know
  * which queues the newest operations of this side use. */
 #define HW_QUEUES_BOTH  (2 * HW_QUEUES)
-#define HW_QUEUE_CHAINS 128
+#define HW_CHAINS_FIRST 16 /* number of chains of a new hash table */
 /* Limit of bytes of eager messages without a receive, including HW_NOTE_COST for each. */
 #define HW_EAGER_ROOM   (1u << 20)
 #define HW_SMALL_OP     8192u /* maximum size in bytes of an operation that is sent as one small parcel */
@@ -227,17 +227,25 @@ struct hw_op_counts {
     uint64_t ended, failed, bytes;
 };
 
+/* A hash table of lists. The number of chains grows with the number of entries. */
+struct hw_chains {
+    struct hw_list *list;                            /* the chains; their number is a power of two */
+    uint32_t size;                                   /* number of chains */
+    uint32_t added;                                  /* entries at the last count, and entries added since */
+    uint64_t (*number)(const struct hw_list *entry); /* returns the number by which an entry is found */
+    struct hw_list first[HW_CHAINS_FIRST];           /* the chains before the table first grows */
+};
+
 /* The queues of a peer, protected by the peer's lock except for held. */
 struct hw_queues {
-    /* Each of the following arrays is a hash table. */
-    struct hw_list queues[HW_QUEUE_CHAINS];   /* queues by name */
-    struct hw_list grants[HW_QUEUE_CHAINS];   /* unused receives of the peer, by landing */
-    struct hw_list directs[HW_QUEUE_CHAINS];  /* sends to a landing, by landing */
-    struct hw_list messages[HW_QUEUE_CHAINS]; /* eager messages that are held, by operation */
-    struct hw_list closed[HW_QUEUE_CHAINS];   /* streams that one side has closed */
-    struct hw_queue *recent;                  /* queue that was found last; NULL if none, or after a queue was freed */
-    struct hw_queue *spare;                   /* memory for the next queue, or NULL */
-    uint8_t secret[16];                       /* key of the hash function */
+    struct hw_chains queues;   /* queues by name */
+    struct hw_chains grants;   /* unused receives of the peer, by landing */
+    struct hw_chains directs;  /* sends to a landing, by landing */
+    struct hw_chains messages; /* eager messages that are held, by operation */
+    struct hw_chains closed;   /* streams that one side has closed */
+    struct hw_queue *recent;   /* queue that was found last; NULL if none, or after a queue was freed */
+    struct hw_queue *spare;    /* memory for the next queue, or NULL */
+    uint8_t secret[16];        /* key of the hash function */
     uint32_t n, n_grants, n_closed;
     uint32_t n_closed_first; /* number of records in `closed` whose stream this side closed first */
     uint64_t sent;           /* buffer space that eager messages take at the peer */

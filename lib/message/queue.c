@@ -43,7 +43,7 @@ static void send_direct(struct hw_op *op, const struct hw_grant *g)
                                         (unsigned long long)op->total, (unsigned long long)g->room));
         return;
     }
-    hw_list_append(hw_queues_find_chain(t, t->directs, g->landing), &op->serve_at);
+    hw_chains_add(t, &t->directs, &op->serve_at);
     hw_op_send(op);
 }
 
@@ -151,7 +151,7 @@ static int hold_message(struct hw_queues *t, struct hw_queue *q, struct hw_note 
     h->queue = q->name;
     h->note = note;
     hw_list_append(&q->held, &h->of_queue);
-    hw_list_append(hw_queues_find_chain(t, t->messages, note->op), &h->in_chain);
+    hw_chains_add(t, &t->messages, &h->in_chain);
     return 0;
 }
 
@@ -357,7 +357,7 @@ static int add_grant(struct hw_peer *p, const struct hw_control_head *h)
     note_seen(p);
     *g = (struct hw_grant){.landing = h->a, .room = h->b, .number = atomic_load(&p->in.next)};
     hw_list_append(&q->grants, &g->of_queue);
-    hw_list_append(hw_queues_find_chain(t, t->grants, g->landing), &g->in_chain);
+    hw_chains_add(t, &t->grants, &g->in_chain);
     t->n_grants++;
     advance_sends(p, q);
     hw_queue_put(t, q);
@@ -375,9 +375,8 @@ int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h)
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
 {
     struct hw_queues *t = &p->queues;
-    const struct hw_list *grants = hw_queues_find_chain(t, t->grants, h->a),
-                         *directs = hw_queues_find_chain(t, t->directs, h->a);
     pthread_mutex_lock(&p->lock);
+    const struct hw_list *grants = hw_chains_find(t, &t->grants, h->a), *directs = hw_chains_find(t, &t->directs, h->a);
     note_seen(p);
     hw_list_each(it, tmp, grants)
     {
@@ -535,8 +534,8 @@ static void refuse_queue(struct hw_peer *p, struct hw_queue *q)
 void hw_queues_refuse(struct hw_peer *p, uint32_t stream)
 {
     struct hw_queues *t = &p->queues;
-    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
-        hw_list_each(it, tmp, &t->queues[i])
+    for (uint32_t i = 0; i < t->queues.size; i++)
+        hw_list_each(it, tmp, &t->queues.list[i])
         {
             struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
             if (q->name >> 32 == stream)
@@ -546,7 +545,7 @@ void hw_queues_refuse(struct hw_peer *p, uint32_t stream)
 
 static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t op)
 {
-    const struct hw_list *chain = hw_queues_find_chain(t, t->messages, op);
+    const struct hw_list *chain = hw_chains_find(t, &t->messages, op);
     hw_list_each(it, tmp, chain)
     {
         struct hw_held *held = hw_container_of(it, struct hw_held, in_chain);
@@ -579,15 +578,33 @@ int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h)
 
 /* ---- starting and stopping --------------------------------------------------------------------------------------- */
 
+static uint64_t get_queue_name(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_queue, in_chain)->name;
+}
+
+static uint64_t get_grant_landing(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_grant, in_chain)->landing;
+}
+
+static uint64_t get_send_landing(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_op, serve_at)->serves;
+}
+
+static uint64_t get_held_op(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_held, in_chain)->note->op;
+}
+
 void hw_queues_init(struct hw_queues *t)
 {
-    for (int i = 0; i < HW_QUEUE_CHAINS; i++) {
-        hw_list_init(&t->queues[i]);
-        hw_list_init(&t->grants[i]);
-        hw_list_init(&t->directs[i]);
-        hw_list_init(&t->messages[i]);
-        hw_list_init(&t->closed[i]);
-    }
+    hw_chains_init(&t->queues, get_queue_name);
+    hw_chains_init(&t->grants, get_grant_landing);
+    hw_chains_init(&t->directs, get_send_landing);
+    hw_chains_init(&t->messages, get_held_op);
+    hw_streams_init(t);
     randombytes_buf(t->secret, sizeof t->secret);
 }
 
@@ -602,7 +619,11 @@ static void free_queue(struct hw_queues *t, struct hw_queue *q)
 void hw_queues_free(struct hw_queues *t)
 {
     hw_streams_free(t);
-    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
-        hw_list_each(it, tmp, &t->queues[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
+    for (uint32_t i = 0; i < t->queues.size; i++)
+        hw_list_each(it, tmp, &t->queues.list[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
+    hw_chains_free(&t->queues);
+    hw_chains_free(&t->grants);
+    hw_chains_free(&t->directs);
+    hw_chains_free(&t->messages);
     free(t->spare);
 }

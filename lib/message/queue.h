@@ -50,6 +50,7 @@ bool hw_stream_is_closed(struct hw_queues *t, uint64_t queue, bool here);
 /* Refuses the peer's receives and messages in this stream that have no partner on this side. Called with the lock held.
  */
 void hw_queues_refuse(struct hw_peer *p, uint32_t stream);
+void hw_streams_init(struct hw_queues *t);
 void hw_streams_free(struct hw_queues *t);
 
 /* Process received control messages, on the home loop. Fail with -EPROTO, with the error that the peer died with, or

@@ -15,19 +15,71 @@ static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
     return hash;
 }
 
-struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number)
+void hw_chains_init(struct hw_chains *c, uint64_t (*number)(const struct hw_list *entry))
 {
-    return &chains[hash_number(t, number) % HW_QUEUE_CHAINS];
+    c->list = c->first;
+    c->size = HW_CHAINS_FIRST;
+    c->added = 0;
+    c->number = number;
+    for (unsigned i = 0; i < c->size; i++)
+        hw_list_init(&c->list[i]);
 }
 
-/* Returns the queue or NULL. *chain is the queue's chain, or NULL if the chain was not searched. */
-static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
+void hw_chains_free(struct hw_chains *c)
 {
-    *chain = NULL;
+    for (uint32_t i = 0; i < c->size; i++)
+        hw_list_each(it, tmp, &c->list[i]) hw_list_remove(it); /* an operation may outlive the table */
+    if (c->list != c->first)
+        free(c->list);
+    c->size = 0;
+}
+
+struct hw_list *hw_chains_find(const struct hw_queues *t, const struct hw_chains *c, uint64_t number)
+{
+    return &c->list[hash_number(t, number) & (c->size - 1)];
+}
+
+/* Replaces the chains by `size` others. Without memory for them, the table keeps its chains. */
+static void grow_chains(const struct hw_queues *t, struct hw_chains *c, uint32_t size)
+{
+    struct hw_list *was = c->list;
+    const uint32_t n = c->size;
+    struct hw_list *list = malloc(size * sizeof *list);
+    if (!list)
+        return;
+    for (uint32_t i = 0; i < size; i++)
+        hw_list_init(&list[i]);
+    c->list = list;
+    c->size = size;
+    for (uint32_t i = 0; i < n; i++)
+        hw_list_each(it, tmp, &was[i])
+        {
+            hw_list_remove(it);
+            hw_list_append(hw_chains_find(t, c, c->number(it)), it);
+        }
+    if (was != c->first)
+        free(was);
+}
+
+void hw_chains_add(const struct hw_queues *t, struct hw_chains *c, struct hw_list *entry)
+{
+    if (++c->added > 2 * c->size) { /* count the entries, because removing one does not change `added` */
+        uint32_t n = 1;
+        for (uint32_t i = 0; i < c->size; i++)
+            hw_list_each(it, tmp, &c->list[i]) n++;
+        if (n > c->size)
+            grow_chains(t, c, 4 * c->size);
+        c->added = HW_MIN(n, c->size);
+    }
+    hw_list_append(hw_chains_find(t, c, c->number(entry)), entry);
+}
+
+struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
+{
     if (t->recent && t->recent->name == name)
         return t->recent;
-    *chain = hw_queues_find_chain(t, t->queues, name);
-    hw_list_each(it, tmp, *chain)
+    const struct hw_list *chain = hw_chains_find(t, &t->queues, name);
+    hw_list_each(it, tmp, chain)
     {
         struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
         if (q->name == name)
@@ -36,16 +88,9 @@ static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct
     return NULL;
 }
 
-struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
-{
-    struct hw_list *chain;
-    return find_queue_in(t, name, &chain);
-}
-
 int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_queue **out)
 {
-    struct hw_list *chain;
-    struct hw_queue *q = *out = find_queue_in(t, name, &chain);
+    struct hw_queue *q = *out = hw_queue_find(t, name);
     if (q)
         return 0;
     if (t->n >= most)
@@ -59,7 +104,7 @@ int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_qu
     hw_list_init(&q->grants);
     hw_list_init(&q->receives);
     hw_list_init(&q->held);
-    hw_list_append(chain, &q->in_chain);
+    hw_chains_add(t, &t->queues, &q->in_chain);
     t->n++;
     *out = t->recent = q;
     return 0;

@@ -36,8 +36,14 @@ struct hw_queue {
     struct hw_list held;     /* eager messages without a receive */
 };
 
-/* Returns the chain for this number in `chains`, one of the hash tables of t. */
-struct hw_list *hw_queues_find_chain(struct hw_queues *t, struct hw_list *chains, uint64_t number);
+/* Set up and free one of the hash tables of t. number() returns the number by which an entry is found. */
+void hw_chains_init(struct hw_chains *c, uint64_t (*number)(const struct hw_list *entry));
+void hw_chains_free(struct hw_chains *c);
+/* Returns the chain that contains all entries with this number, and others. The pointer is valid until the next
+ * hw_chains_add(). */
+struct hw_list *hw_chains_find(const struct hw_queues *t, const struct hw_chains *c, uint64_t number);
+/* Adds an entry, which hw_list_remove() removes. */
+void hw_chains_add(const struct hw_queues *t, struct hw_chains *c, struct hw_list *entry);
 /* Returns the queue with this name, or NULL. */
 struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name);
 /* Finds or creates the queue with this name. Fails with -EAGAIN if `most` queues are in use, or with -ENOMEM. */

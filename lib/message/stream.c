@@ -15,7 +15,7 @@ struct hw_closed {
 
 static struct hw_closed *find_closed(struct hw_queues *t, uint32_t stream)
 {
-    const struct hw_list *chain = hw_queues_find_chain(t, t->closed, stream);
+    const struct hw_list *chain = hw_chains_find(t, &t->closed, stream);
     hw_list_each(it, tmp, chain)
     {
         struct hw_closed *c = hw_container_of(it, struct hw_closed, in_chain);
@@ -50,7 +50,7 @@ static struct hw_closed *get_closed(struct hw_queues *t, uint32_t stream, bool f
     }
     c->stream = stream;
     c->first = first;
-    hw_list_append(hw_queues_find_chain(t, t->closed, stream), &c->in_chain);
+    hw_chains_add(t, &t->closed, &c->in_chain);
     t->n_closed++;
     t->n_closed_first += first;
     return c;
@@ -128,8 +128,23 @@ int hw_stream_closed(struct hw_peer *p, const struct hw_control_head *h)
     return rc;
 }
 
+static uint64_t get_stream(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_closed, in_chain)->stream;
+}
+
+void hw_streams_init(struct hw_queues *t)
+{
+    hw_chains_init(&t->closed, get_stream);
+}
+
 void hw_streams_free(struct hw_queues *t)
 {
-    for (int i = 0; i < HW_QUEUE_CHAINS; i++)
-        hw_list_each(it, tmp, &t->closed[i]) free(hw_container_of(it, struct hw_closed, in_chain));
+    for (uint32_t i = 0; i < t->closed.size; i++)
+        hw_list_each(it, tmp, &t->closed.list[i])
+        {
+            hw_list_remove(it);
+            free(hw_container_of(it, struct hw_closed, in_chain));
+        }
+    hw_chains_free(&t->closed);
 }
