@@ -148,7 +148,7 @@ static int by_file_cut(char *p, size_t n)
     close(fd);
     return rc;
 }
-static int by_file_unseal(char *p, size_t n) /* seals cannot be removed, and the program must not be able to add seals, either */
+static int by_file_unseal(char *p, size_t n) /* seals cannot be removed, but the program must not add any, either */
 {
     (void)n;
     int fd = file_of(p, O_RDWR);
@@ -216,7 +216,7 @@ static void app_attacks(void)
         if (pid == 0) {
             char *c = undefended(3 * 4096UL, attack[i].same_file);
             int rc = attack[i].by(c, 3 * 4096UL);
-            if (attack[i].by == by_file_unseal && rc) /* EBUSY means that sealing is permitted, but a writable mapping exists */
+            if (attack[i].by == by_file_unseal && rc) /* EBUSY: sealing is permitted, but the file is mapped */
                 rc = errno == EBUSY ? 0 : rc;
             _exit(rc == 0 ? 0 : 1);
         }
