@@ -34,7 +34,7 @@ static void launch(void)
     hawserd = fork();
     if (hawserd == 0) {
         const struct rlimit files = {.rlim_cur = 200,
-                                     .rlim_max = 200}; /* a low limit, so that leaked file descriptors are noticed early */
+                                     .rlim_max = 200}; /* a low limit, so that leaked descriptors are noticed early */
         int null = open("/dev/null", O_WRONLY);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setrlimit(RLIMIT_NOFILE, &files);

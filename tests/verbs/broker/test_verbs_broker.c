@@ -164,7 +164,7 @@ static int lives(void *arg)
     must(open(path, O_RDWR) < 0 && errno == EACCES);
     must(open(path, O_WRONLY) < 0 && errno == EACCES);
     must(close(fd) == 0);
-    /* An open also ends if its program is killed or exits early. */
+    /* If a program is killed, its open devices are closed, too. */
     child = fork();
     if (child == 0) {
         for (int i = 0; i < 5; i++)

@@ -217,7 +217,7 @@ void world_start(struct world *w, const char *policy, bool killable, int (*fn)(v
     close(listener);
     close(stop[0]);
     w->stop = stop[1];
-    /* Start the program when the broker listens. */
+    /* Start the program only after the broker has started to listen. */
     world_becomes(w, "opens", 0);
     if (write(sock[0], "", 1) != 1)
         diag("the program has ended early");

@@ -148,7 +148,7 @@ static int by_file_cut(char *p, size_t n)
     close(fd);
     return rc;
 }
-static int by_file_unseal(char *p, size_t n) /* seals cannot be removed, but the program must not add any, either */
+static int by_file_unseal(char *p, size_t n) /* seals cannot be removed; the program must not be able to add any */
 {
     (void)n;
     int fd = file_of(p, O_RDWR);

@@ -112,7 +112,7 @@ int reg(int fd)
     return ioctl(fd, RDMA_VERBS_IOCTL, &request) ? -errno : 0;
 }
 
-/* Returns a copy of descriptor fd in the thread's own table. Returns -errno on failure, or -EBADF if fd is not open. */
+/* Returns a copy of descriptor fd in the thread's own table. Returns -errno on failure (-EBADF if fd is closed). */
 static int device_of(pid_t tid, int fd)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, tid, O_EXCL);
