@@ -10,8 +10,8 @@
 
 /* Returns a TCP socket whose last close() waits for an hour: SO_LINGER is set, and the peer does not read the data. */
 int odd_lingering(void);
-/* Closes any file descriptor without waiting for SO_LINGER: a child process inherits the descriptor, and closes it last
- * by exiting. */
+/* Closes any file descriptor without waiting for SO_LINGER: a child process inherits the descriptor and closes it last.
+ * The kernel does not wait if the last close is part of a process exit. */
 void odd_close(int fd);
 /* Returns a connected TCP socket on which a thread of this process is blocked in send(). Operations that need the
  * socket lock, such as getpeername(), wait for a page that never arrives. Returns -1 if this is impossible here. */

@@ -16,7 +16,7 @@ struct served {
 /* Starts hawserd's loop with the socket `path` and the journal `state`. Log lines go to the file descriptor `logs`. */
 struct served served_start(struct fake *f, const struct hd_kernel *k, const struct hd_policy *p, const char *path,
                            const char *state, int logs);
-/* Ends the process like SIGTERM would. Returns the exit status, or -1. */
+/* Ends the process as SIGTERM does. Returns the exit status, or -1. */
 int served_stop(struct served *r);
 /* Kills the process with SIGKILL. */
 void served_kill(struct served *r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that hawserd has given up its unneeded rights. Each action that an attacker in control of hawserd might attempt
- * is tried in a process that has given up these rights. */
+/* Tests the rights that hawserd gives up. Tries actions that an attacker in control of hawserd might attempt, in a
+ * process that has given up these rights. */
 #include "base/sanitizers.h"
 #include "helper/guard.h"
 #include "tests/tap.h"
@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SANITIZED (HW_ASAN || HW_TSAN) /* sanitizers make system calls that the filter would punish with SIGSYS */
+#define SANITIZED (HW_ASAN || HW_TSAN) /* the filter would kill a sanitizer that makes system calls */
 
 static char dir[40], state[64], path[64], sock[64];
 static int listener = -1, tcp = -1, unix_fd = -1; /* opened before rights are given up */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sends hawserd file descriptors on which system calls hang, from a user whom the policy allows and from a user whom it
- * does not. hawserd must continue to serve others, exit when requested, and be able to restart. Tests the real program,
- * through its socket. Usage: test_hawserd_hang HAWSERD
+ * Sends file descriptors on which system calls hang to the real hawserd, from a user whom the policy allows and from
+ * another user. hawserd must continue to serve other clients, exit when requested, and be able to restart. Usage:
+ * test_hawserd_hang HAWSERD
  */
 #include "client.h"
 #include "helper/daemon.h"

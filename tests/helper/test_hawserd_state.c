@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests hawserd's state and how hawserd undoes its changes, with a fake kernel. Calls fail before or after they take
+ * Tests hawserd's state, and that hawserd undoes its changes. The kernel is fake. Calls fail before or after they take
  * effect, and the process is killed at each call, including the journal's rename(). Afterwards, the NICs must have
  * their previous settings.
  */
@@ -24,7 +24,7 @@ static struct hw_logger quiet;
 static char dir[64], path[96];
 static bool journal_counts; /* count rename() as a call, too */
 
-/* Lets the journal's rename() fail like the fake kernel's calls (linked with --wrap). */
+/* Makes the journal's rename() fail like the fake kernel's calls (linked with --wrap). */
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to)
@@ -186,7 +186,7 @@ static unsigned count(int how, bool journal)
     return F->calls;
 }
 
-/* Repeats work() once for each call, and lets that call fail. */
+/* Runs work() once per call, and makes that call fail. */
 static void failing(int how, enum fake_how kind, bool journal)
 {
     struct fake was;
@@ -521,8 +521,8 @@ static void lingering(void)
     hd_state_free(&s);
 }
 
-/* Tests that a journal is refused if an unexpected user may have written it: hawserd acts on the journal with its
- * privileges. */
+/* Tests that hawserd refuses a journal that an untrusted user may have written, because hawserd acts on the journal
+ * with its privileges. */
 static void foreign_journals(void)
 {
     struct hd_state s;

@@ -44,8 +44,8 @@ static void good(const struct agent *a)
     snprintf(path, sizeof(path), "%s/nodes", state_dir);
     is_int(proc_entries(path), 0, "that nobody else sees");
     is_int(prog_ask(&p, CAPS), 0, "with the capabilities that it needs, and no others");
-    /* Descriptors 0 to 2, the listener, the stop eventfd, the join socket, its directory in /proc, and the test's
-     * status socket. */
+    /* Descriptors 0 to 2, the listener, the stop eventfd, the join socket, a directory in /proc, and the test's status
+     * socket. */
     is_int(prog_ask(&p, FDS), 8, "with no descriptor that is another's");
     ok(stat(sock_path, &st) == 0 && (st.st_mode & 07777) == 0600 && st.st_uid == 0, "the socket is root's alone");
     prog_end(&p);

@@ -474,7 +474,7 @@ static void not_joined(void)
          "ACT_ALLOW\",\"args\":"
          "[{\"index\":1,\"value\":21522,\"op\":\"SCMP_CMP_NE\"}]}]}}",
          "argument 1"},
-        /* This rule compares other bits than our rule, so one call can match both rules. */
+        /* This rule and our rule compare different bits, so one call can match both rules. */
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"syscalls\":[{\"names\":[\"write\"],\"action\":\"SCMP_"
          "ACT_ALLOW\",\"args\":"
          "[{\"index\":0,\"value\":1,\"valueTwo\":1,\"op\":\"SCMP_CMP_MASKED_EQ\"}]}]}}",

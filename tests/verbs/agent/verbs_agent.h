@@ -29,7 +29,7 @@ struct agent {
 /* Starts an agent. `more` sets its options; NULL and 0 select the defaults. */
 struct agent agent_start(struct vb_agent_options more);
 int agent_order(int fd);        /* sends an order through one of the agent's eventfds */
-int agent_end(struct agent *a); /* waits until the agent exits; returns its exit status */
+int agent_end(struct agent *a); /* waits until the agent exits; returns its wait status */
 int agent_stop(struct agent *a);
 int reap(pid_t pid); /* waits until the process exits; returns its wait status */
 int dial(void);
@@ -44,7 +44,7 @@ struct prog prog_start(int (*fn)(void));
 int prog_ask(const struct prog *p, int code);
 bool prog_go(const struct prog *p); /* tells the program to run fn; prog_exit() returns the result */
 int prog_exit(
-    struct prog *p); /* runs fn and frees *p; returns the exit status, or -1 after a timeout; replaces prog_end() */
+    struct prog *p); /* runs fn and calls prog_end(); returns fn's exit status, or -1 if fn runs for too long */
 void prog_end(struct prog *p);
 
 bool send_all(int sock, const char *text, size_t len, const int *fds, unsigned n);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests `hawser verbs` with containers of real runtimes, and without containers. Runs a program under the broker on a
 machine that has no RDMA device, but a device node that looks like one. Also tests agents and brokers that die, and
-invalid arguments. Prints TAP. Exits with 77 if this machine cannot run the tests. Usage: verbs_oci.py HAWSER APP
+invalid arguments. Prints TAP. Exits with status 77 if this machine cannot run the tests. Usage: verbs_oci.py HAWSER APP
 crun|runc|run, where APP is the program."""
 import contextlib
 import json
@@ -33,7 +33,7 @@ def nodes(**errno):
     return {f"{node}_{way}": e for node, e in errno.items() for way in WAYS}
 
 
-# The results that the program must report. runc does not notify of write(), which makes no difference here.
+# The results that the program must report. With runc, write() causes no notification, which does not matter here.
 WANTED = {
     **nodes(node="EACCES", node2="ENOENT", rdma_cm="ENOENT"),
     "file": "ok", "file960": "ok", "null": "ok", "threads": "ok", "fork": "ok", "verbs_null": "ENOTTY", "verbs_closed": "EBADF",
@@ -291,8 +291,8 @@ def undo(rt, host):
 
 
 def orders(rt, host):
-    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in several orders and repeatedly. The container
-    must have access to the plan's devices only through the broker."""
+    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in several orders and repeatedly. The
+    container must have access to the plan's devices only through the broker."""
     machine = full(host.tmp, "switch4")[0]
     dev = machine / "dev/infiniband"
     dev.mkdir(parents=True)

@@ -29,8 +29,8 @@ enum { MOST, MOST_BYTES, GOOD, BAD };
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
 
-/* Returns the address of page n. The page starts with this address, because the simulated kernel checks it when it pins
- * the page. */
+/* Stores the address of page n at the start of the page, where the simulated kernel expects the address when it pins
+ * the page. Returns the address. */
 static uint64_t page(unsigned n)
 {
     uint64_t *p = memory + (size_t)n * 512;
@@ -42,9 +42,9 @@ static uint64_t page(unsigned n)
 
 #define ARG(i) ((uint32_t)offsetof(struct seccomp_data, args[i]))
 
-/* Selects the stub's calls that the filter answers: calls of nr on file descriptor fd whose argument arg has any of the
- * given bits set in its low half, or (equal) has exactly this value there. `not` selects all other calls of nr on
- * fd. */
+/* Selects the stub's calls that the filter answers: system calls nr on file descriptor fd. The low 32 bits of argument
+ * arg must contain any of the given bits or, if `equal` is set, be equal to `bits`. `not` inverts the test of the
+ * argument. */
 struct forgery {
     const char *what;
     uint32_t nr, fd, arg, action;
@@ -432,8 +432,8 @@ static void test_never(const struct forgery *f)
 }
 
 /* Tests a stub that is killed while the kernel runs its request. The kernel then reports that nothing was created. The
- * broker releases the request's reservation immediately. If the kernel cannot be queried at that time, the broker
- * releases the reservation when it would cause a later request to be refused: here, a request of another process with
+ * broker releases the request's reservation immediately. If the broker cannot query the kernel at that time, it
+ * releases the reservation as soon as a later request needs the quota. Here, this is a request of another process with
  * the same context. */
 static int hangs(void *arg)
 {

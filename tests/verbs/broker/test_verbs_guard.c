@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the broker's system call filter, and the tracer, which has no such filter. Checks the capabilities of both
- * processes, the effect of the end of each process on the other, and that the filter is effective. */
+ * processes, how the exit of each process affects the other, and that the filter is effective. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
@@ -77,7 +77,7 @@ static int reg(int fd)
     return app_reg(fd, memory, sizeof memory, &r);
 }
 
-/* Forbids a system call, like a container's seccomp profile may do. */
+/* Forbids a system call, as a container's seccomp profile might. */
 static int forbid(unsigned nr)
 {
     struct sock_filter f[] = {
@@ -233,7 +233,8 @@ static int with_user(void *arg)
     return 0;
 }
 
-/* A child that shares the memory and has all capabilities, but in a user namespace where these have no effect. */
+/* Runs in a child that shares the program's memory. The child has all capabilities, but only in a new user
+ * namespace. */
 static int in_namespace(void *fd)
 {
     return may_lock((pid_t)syscall(SYS_gettid)) && reg(*(int *)fd) == -ENOTTY ? 0 : 1;

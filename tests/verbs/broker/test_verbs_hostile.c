@@ -188,7 +188,7 @@ static void test_storm(bool killable, bool restart)
     /* If a signal arrives between the answer and the wakeup of the thread, the answer is lost, although the kernel
      * reports to the broker that the answer was delivered (in kernel/seccomp.c, seccomp_do_user_notification() checks
      * err before the state). The program then repeats the call, and the broker cannot distinguish the repeated call
-     * from a second call. */
+     * from a new call. */
     const long lost = killable ? 0 : 3;
     ok(fake->number[2] <= lost && fake->live <= (unsigned)lost,
        "nothing was made that the program does not know of: %u; nothing freed twice: %ld", fake->live,

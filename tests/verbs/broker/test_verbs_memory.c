@@ -80,7 +80,7 @@ static void test_basics(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* Tests the REG_MR method of newer kernels: DEREG_MR returns quota, also when the same quota is used repeatedly. */
+/* Tests the REG_MR method of newer kernels, and that each DEREG_MR releases the full quota. */
 static int by_method(void *arg)
 {
     uint32_t number, other;
@@ -116,7 +116,7 @@ static void test_by_method(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* Tests that the broker counts each request outside the schema, but audits such requests only once. */
+/* Tests that the broker counts each refusal of a request outside the schema, but audits only the first refusal. */
 static int refusals(void *arg)
 {
     struct ib_uverbs_attr none = {.attr_id = 0, .flags = UVERBS_ATTR_F_MANDATORY};
@@ -220,8 +220,8 @@ static int processes(void *arg)
     return 0;
 }
 
-/* Returns the number of the broker's file descriptors once the broker is idle. An idle broker creates a spare window
- * and mount in advance, and keeps a device open briefly. */
+/* Returns the number of the broker's file descriptors once the broker is idle. An idle broker prepares a spare window
+ * and mount, and briefly keeps a device open. */
 static unsigned still_fds(const struct world *w)
 {
     unsigned n = world_fds(w), same = 0;

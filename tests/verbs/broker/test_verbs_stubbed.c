@@ -25,8 +25,8 @@
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
 
-/* Returns the address of page n. The page starts with this address, because the simulated kernel checks it when it pins
- * the page. */
+/* Stores the address of page n at the start of the page, where the simulated kernel expects the address when it pins
+ * the page. Returns the address. */
 static uint64_t page(unsigned n)
 {
     uint64_t *p = memory + (size_t)n * 512;
@@ -98,7 +98,7 @@ static bool harmless(const char *task, const char *fd, const char *link)
 }
 
 /* Returns the number of the stub's file descriptors that are not harmless, or -1 if there is no stub. Stores the total
- * number of its file descriptors in *n. */
+ * number of the stub's file descriptors in *n. */
 static int useful_now(const struct world *w, unsigned *n)
 {
     char path[300], task[340], line[128];

@@ -497,7 +497,7 @@ int app_reg_method(int fd, void *at, uint64_t length, uint32_t *number)
 {
     const uint64_t address = (uintptr_t)at, access = 1;
     uint32_t lkey = 0, rkey = 0;
-    memcpy(at, &address, sizeof address); /* the simulated kernel checks this when it pins the page */
+    memcpy(at, &address, sizeof address); /* the simulated kernel expects this when it pins the page */
     struct ib_uverbs_attr a[8] = {
         {.attr_id = REG_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},
         {.attr_id = REG_MR_PD_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},

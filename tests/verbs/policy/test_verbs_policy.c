@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the policy file and annotations: the resulting rules for a container and a device, and which text is refused on
- * which line. */
+/* Tests the policy file and annotations: the resulting rules for a container and a device, and which errors are
+ * reported for which lines. */
 #include "tests/tap.h"
 #include "verbs/policy/policy.h"
 

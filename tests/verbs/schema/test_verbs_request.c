@@ -21,7 +21,7 @@ static void fine(bool split, const char *what)
         diag("%s", wrong);
 }
 
-/* ---- the schema alone ---- */
+/* ---- the schema itself ---- */
 
 static bool rules_are_sane(const struct vb_attr_rule *rules)
 {

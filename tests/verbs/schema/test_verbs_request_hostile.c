@@ -385,8 +385,8 @@ static uint32_t upto(uint32_t n)
     return n ? (uint32_t)(random64() % n) : 0;
 }
 
-/* Fails about one call in 64. Otherwise, fills the buffer with zeros, and in about one call in four also sets a random
- * byte. */
+/* Fails in about one of 64 calls. Otherwise, fills the buffer with zeros, and usually changes one byte to a random
+ * value. */
 static int random_read(void *arg, uint64_t at, void *dst, size_t n)
 {
     uint64_t v = upto(4) ? 0 : random64();
