@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the signals of `hawser verbs agent`: SIGHUP reloads the policy, SIGUSR1 ends only the agent, and SIGTERM ends
-the agent and all brokers. Prints TAP. test_verbs_agent_life tests the effect on a broker. Usage: verbs_signals.py HAWSER"""
+the agent and all brokers. Prints TAP. test_verbs_agent_life tests the effect on brokers.
+Usage: verbs_signals.py HAWSER"""
 import contextlib
 import os
 import pathlib
