@@ -121,7 +121,7 @@ static void rules_are(enum fake_like like, uint32_t n)
         R.used[LOCS - 1 - i * (LOCS / n)] = true;
 }
 
-/* Checks that every rule is listed once. */
+/* Checks that each rule is listed exactly once. */
 static void listed(const char *what, int want)
 {
     struct hd_rule *r = NULL;

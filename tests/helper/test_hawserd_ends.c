@@ -450,7 +450,7 @@ static void clients(int l)
        refused);
     ok(SOON(rules_on_nic() == 0), "all rules go, and none stays for ever: %u", rules_on_nic());
 
-    /* a locked socket only stops its own request */
+    /* a locked socket blocks only its own request */
     int locked = odd_locked_socket();
     if (locked < 0) {
         tap_skip("a socket that is locked", ODD_PAGES);

@@ -220,7 +220,7 @@ static pid_t launch_as_user(int program_fd)
     return pid;
 }
 
-/* Starts hawserd like its unit: as a separate user with only CAP_NET_ADMIN, in that user's folder. */
+/* Starts hawserd as its systemd unit does: as a separate user with only CAP_NET_ADMIN, in a directory of this user. */
 static void as_user(const char *hawserd)
 {
     struct dm_helper *h;

@@ -41,7 +41,7 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* ---- small steps -------------------------------------------------------------------------------- */
+/* ---- helpers ------------------------------------------------------------------------------------ */
 
 /* Makes a request like a client, but inspects the request's file descriptor in this process. */
 static int bind_fd(struct hd_state *s, const void *owner, uid_t uid, int fd, const struct hw_helper_request *q,

@@ -113,7 +113,7 @@ static void run_victim(void)
     }
 }
 
-/* Ends a connection in a random way. */
+/* Ends a connection in one of several ways, chosen at random. */
 static void end_connection(int fd)
 {
     union hw_addr nowhere = net_address("10.9.0.1", 1, 0);

@@ -28,7 +28,7 @@ static struct vb_policy *policy;
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
 
-/* Returns 0 if the broker can create a device node in this folder and open it. */
+/* Returns 0 if the broker can create and open a device node in this directory. */
 static int node(const char *nodes)
 {
     char path[300];

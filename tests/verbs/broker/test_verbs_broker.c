@@ -36,7 +36,7 @@ static int basics(void *arg)
     must(app_pd(fd, &pd) == 0 && pd == 0);
     must(app_pd(fd, &pd2) == 0 && pd2 == 1);
     must(app_pd(plain, &pd2) == 0 && pd2 == 0); /* object numbers are per open */
-    must(app_pd_free(fd, 7) == -ENOENT);        /* the answer of the kernel */
+    must(app_pd_free(fd, 7) == -ENOENT);        /* the kernel's answer */
     app_step(1);
     must(app_pd_free(fd, pd) == 0 && app_pd_free(fd, 1) == 0);
     /* the program gets the kernel's refusal */

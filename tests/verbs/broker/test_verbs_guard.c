@@ -298,7 +298,7 @@ static int without_tracer(void *arg)
     (void)arg;
     int fd = app_open(0);
     must(fd >= 0 && give_up() == 0 &&
-         reg(fd) == -ENOTTY); /* otherwise its right to lock memory is looked up each time */
+         reg(fd) == -ENOTTY); /* otherwise, the broker would check the right to lock memory each time */
     app_step(1);
     must(reg(fd) == -ENOTTY); /* the stub exists */
     must(app_pd(fd, &pd) == 0 && app_open(0) == -EIO);
@@ -309,7 +309,7 @@ static int without_tracer(void *arg)
     return 0;
 }
 
-/* Returns true if the audit has a line about an open that failed because the tracer has ended. */
+/* Returns true if the audit log contains an open that failed because the tracer has exited. */
 static bool has_refused_open(const char *audit)
 {
     const char *at = strstr(audit, "\"open\""), *why = at ? strstr(at, "has ended: programs of the container") : NULL;

@@ -178,7 +178,7 @@ static int stopped(void *arg)
         union app_uhw u = app_uhw_at(page(1), page(2));
         must(app_queues[0].make(fd, channel, &u, &number, token) == 0 && token[0] == number + FAKE_TOKEN);
         int rc = app_queue_destroy(fd, UVERBS_OBJECT_CQ, number);
-        must(rc == 0 || rc == -ENOENT); /* see below */
+        must(rc == 0 || rc == -ENOENT); /* -ENOENT: see test_stopped() */
         fake->number[1]++;
         fake->number[2] += rc != 0;
     }

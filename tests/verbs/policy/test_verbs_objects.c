@@ -44,7 +44,7 @@ static int dmabuf(uint64_t length)
     return judged();
 }
 
-/* Judges a REG_MR of Linux 6.17, built with numeric attribute identifiers. */
+/* Judges a REG_MR request of Linux 6.17. Uses numeric attribute identifiers. */
 static int modern(uint64_t address, uint64_t length, uint32_t access, bool fd)
 {
     begin(UVERBS_OBJECT_MR, 5, RDMA_DRIVER_RXE);

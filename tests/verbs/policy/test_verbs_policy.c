@@ -31,7 +31,7 @@ static int rules(const char *container, const char *device)
     return vb_policy_rules(P, container, NULL, 0, device, &R);
 }
 
-/* Narrows a policy by one annotation. */
+/* Applies one annotation to a container's rules. */
 static int narrowed(const char *container, const char *key, const char *value)
 {
     struct vb_annotation a = {key, value};

@@ -127,7 +127,7 @@ static void schema(void)
             ok(false, "type %d has no name", t);
 }
 
-/* ---- requests that rdma-core made ---- */
+/* ---- recorded requests of rdma-core ---- */
 
 struct record {
     struct ask before, after;
@@ -295,7 +295,7 @@ static void recorded(void)
     ok(total >= 100, "recorded requests: %u", total);
 }
 
-/* ---- requests put together by hand ----
+/* ---- requests built by hand ----
  * They follow rdma-core 44 and the kernel's headers. */
 
 /* Takes and rebuilds a request. If the stub runs the request, also rebuilds it for the stub. Returns true if the
@@ -479,7 +479,7 @@ static void others(void)
     unmap_all(&m);
 }
 
-/* Makes a REG_MR of Linux 6.17. Its three outputs are mandatory. */
+/* Builds a REG_MR request of Linux 6.17, in which all three outputs are mandatory. */
 static struct ask reg_mr(bool address)
 {
     struct ask a = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);

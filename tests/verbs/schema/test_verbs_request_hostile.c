@@ -17,7 +17,7 @@ static struct ask query_port(void)
     return a;
 }
 
-/* Makes a REG_MR of Linux 6.17. */
+/* Builds a REG_MR request of Linux 6.17. */
 static struct ask reg_mr(void)
 {
     struct ask q = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);
@@ -371,7 +371,7 @@ static void replaced(void)
     diag("%u tried", tried);
 }
 
-/* ---- at random ---- */
+/* ---- random requests ---- */
 
 static uint64_t state = 88172645463325252ull;
 static uint64_t random64(void)

@@ -16,7 +16,7 @@
 /* Memory that the test, its programs and its tracers share. */
 struct common {
     atomic_int listener;     /* the listener's descriptor number in the program */
-    atomic_bool taken;       /* the test has taken it */
+    atomic_bool taken;       /* the test has a copy of the listener */
     _Atomic uint64_t window; /* of the most recent stub */
     /* hook_wait() pauses at a step until the program has reacted. */
     atomic_int at, done; /* in hook_wait(): enum vb_step + 1 */
@@ -67,7 +67,7 @@ bool mini_serve(struct mini *m, struct app *a, int seconds);
  * program set this value. */
 bool mini_until(struct mini *m, int until, int ms);
 void mini_drop(struct mini *m); /* ends all stubs */
-/* Ends stubs and the program. */
+/* Ends all stubs, and kills the program if it is still running. */
 void mini_end(struct mini *m);
 
 /* A hook that pauses when an injection reaches common->hook_step for the nth time (hook_nth, counted from 0), until the
