@@ -5,9 +5,9 @@
 
 #include "wire/helper.h"
 
-#define MS 20000 /* a call's deadline in ms, for a busy machine */
+#define MS 20000 /* timeout of a call in ms, for busy machines */
 
-/* Waits up to MS until cond is true, because the log or the kernel may show a change late. */
+/* Waits until cond is true, but no longer than MS. The log or the kernel may show a change with a delay. */
 #define SOON(cond)                                    \
     ({                                                \
         uint64_t until_ = hw_deadline(MS);            \
@@ -24,11 +24,11 @@ int client_connect(const char *path);
 /* Sends a message with n file descriptors. Returns 0 or -errno. */
 int client_send(int fd, const void *buf, size_t len, const int *fds, unsigned n);
 int client_ask(int fd, const struct hw_helper_request *q, const int *fds, unsigned n);
-/* Returns the next answer's status, and stores the answer in r if it is not NULL. Returns 1 if the connection has
- * ended, 2 if no answer came, or 3 if the answer is malformed. */
+/* Returns the status of the next answer. Stores the answer in *r if r is not NULL. Returns 1 if the connection has
+ * ended, 2 if no answer arrives in time, or 3 if the answer is malformed. */
 int client_answer_to(int fd, struct hw_helper_reply *r);
 int client_answer(int fd);
-/* Returns a connection after the greeting, or -1. */
+/* Connects and exchanges the greeting. Returns the connection, or -1. */
 int client_greeted(const char *path);
 
 #endif

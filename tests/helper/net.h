@@ -5,16 +5,16 @@
 
 #include "net/nic.h"
 
-/* Enters a new network namespace with these addresses. Returns false if it cannot be created. */
+/* Enters a new network namespace with these addresses. Returns false if this is not possible. */
 bool net_make(void);
 /* Sets net.ipv4.ip_local_port_range. */
 void net_ports(unsigned from, unsigned to);
 /* v6: 1 for an IPv4-mapped IPv6 address. */
 union hw_addr net_address(const char *text, unsigned port, int v6);
 int net_server(void);
-/* Ends a connection with a reset, and closes its socket. */
+/* Resets the connection, and closes the socket. */
 void net_reset(int *fd);
-/* Ends a connection; the socket remains open. */
+/* Ends the connection, but keeps the socket open. */
 void net_dissolve(int fd);
 
 #endif

@@ -42,7 +42,7 @@ static int connected(void)
     must(listen(l, 1), "listen");
     must(getsockname(l, (struct sockaddr *)&a, &len), "getsockname");
     must(connect(fd, (struct sockaddr *)&a, len), "connect");
-    must(accept4(l, NULL, NULL, SOCK_CLOEXEC), "accept"); /* never read and never closed */
+    must(accept4(l, NULL, NULL, SOCK_CLOEXEC), "accept"); /* nobody reads or closes the accepted socket */
     close(l);
     return fd;
 }
@@ -66,7 +66,7 @@ void odd_close(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger)
         pid = fork();
     if (pid == 0) {
-        usleep(20000); /* time for the parent to close it */
+        usleep(20000); /* time for the parent to close its copy */
         _exit(0);
     }
     close(fd);
@@ -74,9 +74,9 @@ void odd_close(int fd)
         waitpid(pid, NULL, 0);
 }
 
-/* ---- pages that never come ----------------------------------------------------------------------- */
+/* ---- pages that never arrive --------------------------------------------------------------------- */
 
-/* Returns a page that never arrives, so that every access to it waits. Returns NULL if this is impossible here. */
+/* Returns a page that never arrives, so every access to it hangs. Returns NULL if this is impossible here. */
 static void *missing_page(void)
 {
     static int keep;
@@ -115,7 +115,7 @@ static int make_busy(int fd, void *(*fn)(void *))
     busy = fd;
     must(-pthread_create(&t, NULL, fn, NULL), "a thread");
     pthread_detach(t);
-    usleep(300 * 1000); /* time for the call to block, which nothing shows */
+    usleep(300 * 1000); /* time for the call to block; there is no better indication */
     return fd;
 }
 
@@ -134,7 +134,7 @@ int odd_locked_epoll(void)
     return make_busy(ep, wait_page);
 }
 
-/* ---- a file system ------------------------------------------------------------------------------- */
+/* ---- a FUSE file system -------------------------------------------------------------------------- */
 
 static pid_t server;
 
@@ -148,7 +148,7 @@ static void reply(int dev, uint64_t unique, int error, const void *body, size_t 
     (void)!write(dev, buf, sizeof(h) + len);
 }
 
-/* Serves a folder with one file of any name. Opening the file succeeds, and closing it does not end. */
+/* Serves a directory in which every name refers to the same file. Opening the file succeeds, but closing it hangs. */
 static void serve_files(int dev)
 {
     static char buf[1 << 20];
@@ -181,7 +181,8 @@ static void serve_files(int dev)
     }
 }
 
-/* Mounts the file system in a separate mount namespace, which goes with the process, and serves it. */
+/* Mounts the file system in a separate mount namespace, which exists until the process exits, and serves the file
+ * system. */
 static void start_server(int pipe_to)
 {
     char dir[] = "/tmp/hawserd-fuse-XXXXXX", file[64], options[96];
@@ -191,7 +192,7 @@ static void start_server(int pipe_to)
         _exit(1);
     snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev);
     int rc = mount("hawserd-test", dir, "fuse", MS_NOSUID | MS_NODEV, options);
-    pid_t opener = rc < 0 ? -1 : fork(); /* this process answers the child's opens */
+    pid_t opener = rc < 0 ? -1 : fork(); /* this process serves the child's open() */
     if (opener == 0) {
         char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0}, c = 0;
         struct iovec iov = {.iov_base = &c, .iov_len = 1};
@@ -200,14 +201,14 @@ static void start_server(int pipe_to)
         close(dev);
         snprintf(file, sizeof(file), "%s/file", dir);
         int fd = open(file, O_RDWR | O_CLOEXEC);
-        (void)umount2(dir, MNT_DETACH); /* the open file keeps the file system */
+        (void)umount2(dir, MNT_DETACH); /* the file system exists while the file is open */
         rmdir(dir);
         if (fd < 0)
             _exit(1);
         *h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(h), &fd, sizeof(fd));
         (void)sendmsg(pipe_to, &m, 0);
-        _exit(0); /* hangs in closing the file */
+        _exit(0); /* hangs while the kernel closes the file */
     }
     close(pipe_to);
     if (opener < 0) {

@@ -32,7 +32,7 @@ struct served served_start(struct fake *f, const struct hd_kernel *k, const stru
     if (ftruncate(logs, 0) < 0)
         abort();
     int listener = hd_listen(path);
-    /* a child of a killed process may not have closed its copy yet */
+    /* a child of a killed hawserd may not have closed its copy of the listening socket yet */
     for (int i = 0; listener == -EADDRINUSE && i < 1000; i++) {
         usleep(10000);
         listener = hd_listen(path);

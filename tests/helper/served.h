@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawserd's loop in a process of the test, over a fake kernel. */
+/* Runs hawserd's main loop in a process of the test, over a fake kernel. */
 #ifndef TESTS_HELPER_SERVED_H
 #define TESTS_HELPER_SERVED_H
 
@@ -13,14 +13,14 @@ struct served {
     struct fake *fake;
 };
 
-/* Starts the loop, which listens at path and has its journal at state. The log goes to the file descriptor logs. */
+/* Starts hawserd's loop with the socket `path` and the journal `state`. Log lines go to the file descriptor `logs`. */
 struct served served_start(struct fake *f, const struct hd_kernel *k, const struct hd_policy *p, const char *path,
                            const char *state, int logs);
-/* Ends the process as SIGTERM does. Returns its exit status, or -1. */
+/* Ends the process as SIGTERM does. Returns the exit status, or -1. */
 int served_stop(struct served *r);
 /* Kills the process with SIGKILL. */
 void served_kill(struct served *r);
-/* Returns whether logs contain the text. */
+/* Returns true if the log contains the text. */
 bool served_said(int logs, const char *what);
 
 #endif

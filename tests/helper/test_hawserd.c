@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a running daemon over a fake kernel with good and faulty clients, and libhawser's client with faulty
+/* Tests a running hawserd over a fake kernel, with good and faulty clients. Also tests libhawser's client with faulty
  * daemons. */
 #include "client.h"
 #include "served.h"
@@ -110,7 +110,7 @@ static void good(void)
     close(s2);
 }
 
-/* A killed client, and a killed daemon. */
+/* Tests a client that is killed, and a daemon that is killed. */
 static void deaths(void)
 {
     struct dm_helper *h;
@@ -155,7 +155,7 @@ static void deaths(void)
     close(s1);
 }
 
-/* A daemon that does not answer, and one with wrong answers. */
+/* Tests a daemon that does not answer, and a daemon that sends wrong answers. */
 static void liars(void)
 {
     struct dm_helper *h;
@@ -170,7 +170,7 @@ static void liars(void)
             uint8_t buf[HW_HELPER_REPLY + 8] = {0};
             struct hw_helper_reply a = {.type = i == 1 ? HW_H_RELEASE : HW_H_HELLO, .seq = i == 2 ? 9 : 1};
             int fd;
-            do { /* the connection that timed out is in the backlog too */
+            do { /* skip connections that have timed out */
                 poll(&p, 1, MS);
                 fd = accept(l, NULL, NULL);
             } while (recv(fd, buf, sizeof(buf), 0) <= 0 ||
@@ -206,7 +206,7 @@ static void dropped_request(const char *what, struct hw_helper_request q, const 
     dropped(what, buf, sizeof(buf), fds, n);
 }
 
-/* Returns how many of the first 256 file descriptors of the process are files of fake_dmabuf(). */
+/* Returns the number of memfds of fake_dmabuf() among the first 256 file descriptors of the process. */
 static unsigned memfds_of(pid_t pid)
 {
     unsigned n = 0;
@@ -283,7 +283,7 @@ static void forbidden(void)
     }
     is_int(bad, 0, "fifty connections of a user whom the policy does not name: each is told, and closed");
     bad = 0;
-    for (int i = 0; i < 50; i++) { /* the refusal may come before or after the greeting */
+    for (int i = 0; i < 50; i++) { /* the refusal may arrive before or after the greeting */
         bad += dm_helper_open(path, MS, &h) != -EACCES;
         usleep(i * 20);
     }
@@ -329,7 +329,7 @@ static void floods(void)
     struct dm_binding b;
     fresh();
     struct served r = start();
-    /* endless requests, without reading an answer */
+    /* a client that sends requests endlessly, but reads no answers */
     int fd = client_greeted(path), buf = fake_dmabuf(1 << 20);
     struct hw_helper_request q = {.type = HW_H_RELEASE, .id = 5};
     int sent = 0;
@@ -346,7 +346,7 @@ static void floods(void)
     }
     ok(SOON(said("does not read its answers")), "a client that asks %d times and reads nothing is dropped", sent);
     close(fd);
-    /* as many connections as possible */
+    /* a client that opens as many connections as possible */
     int all[HD_CLIENTS_PER_USER + 8], in = 0, out = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++) {
         all[i] = client_connect(path);
@@ -361,7 +361,7 @@ static void floods(void)
     is_int(out, 8, "the others are told");
     for (size_t i = 0; i < HW_ARRAY_LEN(all); i++)
         close(all[i]);
-    /* a busy client does not prevent the service of another */
+    /* a busy client must not block other clients */
     fd = client_greeted(path);
     pid_t pid = fork();
     if (pid == 0) {
@@ -394,7 +394,7 @@ int main(void)
     snprintf(path, sizeof(path), "%s/s", dir);
     snprintf(state, sizeof(state), "%s/state", dir);
     logs = memfd_create("log", MFD_CLOEXEC);
-    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that truncating it is enough */
+    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that truncation resets the write position */
         return 1;
     good();
     deaths();

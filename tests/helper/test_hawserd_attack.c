@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks hawserd with clients that know its protocol and can use its socket: random messages and file descriptors,
- * also while hawserd is killed again and again, users with false identities, and endless connections. Usage:
+ * Attacks hawserd with clients that know its protocol and can use its socket. The clients send random messages and file
+ * descriptors (also while hawserd is repeatedly killed), fake their identities, and open connections endlessly. Usage:
  * test_hawserd_attack [SECONDS [SEED]]
  */
 #include "client.h"
@@ -63,14 +63,14 @@ static struct served start(const char *text)
     return served_start(F, &K, &policy, path, state, logs);
 }
 
-/* ---- a zoo of descriptors -------------------------------------------------------------------------- */
+/* ---- unusual file descriptors ------------------------------------------------------------------------- */
 
 static int odd_connection(void)
 {
     union hw_addr to = net_address("10.9.0.2", 9999, 0), from = net_address("10.9.0.1", 0, 0);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(fd, &from.sa, hw_addr_len(&from)) < 0 || connect(fd, &to.sa, hw_addr_len(&to)) < 0)
-        return fd; /* no port is left */
+        return fd; /* no free port is left */
     int there = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     switch (dice(8)) {
     case 0:
@@ -90,7 +90,7 @@ static int odd_connection(void)
         (void)shutdown(there, SHUT_WR);
         break;
     default: {
-        static int kept[64], n; /* kept open for a while */
+        static int kept[64], n; /* descriptors that stay open for a while */
         if (kept[n])
             net_reset(&kept[n]);
         kept[n] = there;
@@ -106,7 +106,7 @@ static int zoo(uint16_t type)
 {
     sigset_t all;
     int p[2] = {-1, -1};
-    if (dice(3)) /* of the kind that the request is about */
+    if (dice(3)) /* a descriptor of the type that the request expects */
         return type == HW_H_STEER ? odd_connection() : fake_dmabuf((1 + dice(16)) * 4096);
     switch (dice(24)) {
     case 0:
@@ -213,7 +213,7 @@ static void converse(void)
         if (send_something(fd, left, ids, n_ids) < 0)
             break;
         if (dice(12) == 0)
-            continue; /* without waiting for the answer */
+            continue; /* do not wait for the answer */
         if (poll(&p, 1, dice(20) ? 2000 : 1) == 1 && client_answer_to(fd, &r) == 1)
             break;
         if (r.id) {
@@ -260,7 +260,8 @@ static unsigned open_files(pid_t pid)
     return n;
 }
 
-/* Another client is served all the time, and at the end no resources of the attackers remain. */
+/* Tests that another client is served throughout the attacks, and that no resources of the attackers remain
+ * afterwards. */
 static void anything(void)
 {
     pid_t pid[3];
@@ -292,7 +293,7 @@ static void anything(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* Kills hawserd at random moments. The next hawserd undoes what remained. */
+/* Kills hawserd at random times. The next hawserd must undo all remaining changes. */
 static void kills(void)
 {
     unsigned something = 0;
@@ -325,7 +326,7 @@ static void kills(void)
 
 /* ---- users ------------------------------------------------------------------------------------------ */
 
-/* Connects in a process that fn prepares. Returns 0, the positive error number, or 77 if fn failed. */
+/* Calls fn in a child process, then connects. Returns 0, a positive errno value, or 77 if fn failed. */
 static int answer_as(int (*fn)(void))
 {
     struct dm_helper *h;
@@ -358,7 +359,7 @@ static int write_text(const char *file, const char *text)
     return rc;
 }
 
-/* Becomes user 0 of a new user namespace. */
+/* Becomes user 0 in a new user namespace. */
 static int as_false_root(void)
 {
     if (become(54321, NULL, 0) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 || unshare(CLONE_NEWUSER) < 0 ||
@@ -407,8 +408,8 @@ static void users(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* Starts a process of that user that opens connections until one is refused, and keeps them until it is killed. Returns
- * their number. */
+/* Starts a process that runs as the given user, opens connections until hawserd refuses one, and keeps them until the
+ * process is killed. Returns the number of accepted connections. */
 static unsigned take_places(uid_t uid, pid_t *pid)
 {
     const gid_t group = 4242;
@@ -451,7 +452,7 @@ static void places(void)
     is_int(served_stop(&r), 0, "the daemon ends");
 }
 
-/* An unprivileged user that connects as fast as possible. */
+/* Tests unprivileged users that connect as fast as possible. */
 static void strangers(void)
 {
     struct served r = start("[user 0]\nnics = *\n");

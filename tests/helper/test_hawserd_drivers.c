@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hawserd over NICs that behave like those of gve, mlx5, bnxt and fbnic (tests/fakes/kernel/drivers.h): flow
- * rules are listed completely, queues are bound, and everything is undone, so that XDP programs and other programs'
- * bindings work as before. */
+/* Tests hawserd with simulated NICs that behave like gve, mlx5, bnxt and fbnic (tests/fakes/kernel/drivers.h). Flow
+ * rules must be listed completely, and queues must be bound. After everything is undone, XDP programs and other
+ * programs' bindings must work as before. */
 #include "helper/kernel/ethtool.h"
 #include "helper/state/state.h"
 #include "tests/fakes/kernel/fake.h"
@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Formats the text of a test. */
+/* Formats a test description. */
 static const char *say(const char *fmt, ...) HW_PRINTF(1, 2);
 static const char *say(const char *fmt, ...)
 {
@@ -34,8 +34,8 @@ static struct {
     bool on;
     enum fake_like like;
     bool used[LOCS];
-    int between; /* number of rules added (or, if negative, removed) between the count and the list */
-    int times;   /* how many times this happens; -1: each time, with the sign of `between` alternating */
+    int between; /* number of rules added (or removed, if negative) between the count request and the list request */
+    int times;   /* number of repetitions; -1: on each request, with alternating sign */
     unsigned asked;
 } R;
 
@@ -121,7 +121,7 @@ static void rules_are(enum fake_like like, uint32_t n)
         R.used[LOCS - 1 - i * (LOCS / n)] = true;
 }
 
-/* Checks that every rule is listed once. */
+/* Checks that each rule is listed exactly once. */
 static void listed(const char *what, int want)
 {
     struct hd_rule *r = NULL;
@@ -175,7 +175,7 @@ static void lists(void)
     R.on = false;
 }
 
-/* ---- binding and undoing ------------------------------------------------------------------------------- */
+/* ---- binding, and undoing bindings --------------------------------------------------------------------- */
 
 static struct fake *F;
 static struct hd_kernel K;
@@ -196,7 +196,7 @@ static int bind_rx(struct hd_state *s, unsigned n, uint32_t page, struct hw_help
     return rc;
 }
 
-/* Renews the fake kernel. Returns eth1's driver, in its initial state. */
+/* Resets the fake kernel. Returns the driver of eth1 in its initial state. */
 static struct fake_driver *fresh(enum fake_like like, unsigned mtu)
 {
     struct fake *new = fake_new();
@@ -237,7 +237,7 @@ static void bindings(void)
         there_and_back("as it comes");
         fresh(l, 4148);
         there_and_back("large packets");
-        /* turned on by an operator, with all requirements, for other programs */
+        /* an operator has enabled header split and its prerequisites for other programs */
         d->gro = d->gro_wanted = l == LIKE_MLX5;
         d->config = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
         d->thresh = 0;
@@ -247,7 +247,7 @@ static void bindings(void)
     struct fake_driver *d = fresh(LIKE_BNXT, 1500);
     d->gro = d->gro_wanted = true;
     there_and_back("rx-gro-hw on");
-    d->thresh = 0; /* the reported values look right */
+    d->thresh = 0; /* the driver reports the expected values */
     there_and_back("rx-gro-hw on, hds-thresh 0");
     d = fresh(LIKE_GVE, 4148);
     d->fixed_buf = true;
@@ -289,8 +289,7 @@ static void drivers(void)
     hd_drop(&s, &me);
     ok(!d->gro && !d->gro_wanted, "then off again");
 
-    /* bnxt reported "off" before. rx-gro-hw, which was turned on meanwhile, makes it report "on", and it refuses
-     * "off". */
+    /* Before, bnxt reported "off". Since then, rx-gro-hw was enabled, so bnxt reports "on", and refuses "off". */
     struct fake_driver *b = fresh(LIKE_BNXT, 1500);
     is_int(bind_rx(&s, 1, 0, &a), 0, "bnxt");
     driver_gro_set(b, true);
@@ -330,7 +329,8 @@ static void log_line(void *arg, int level, const char *line)
     snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
 }
 
-/* Tests the log lines about changes of header split: none says that it was turned on where it was on before. */
+/* Tests the log lines about changes of header split. No line may claim that hawserd enabled header split if it was
+ * already enabled. */
 static void lines(void)
 {
     static const struct {

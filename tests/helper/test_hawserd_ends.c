@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests the end of steered connections, with real connections and a fake NIC. A rule is removed with its connection,
- * however and whenever the connection ends. While the rule exists, no other connection can get the port, if it is in
- * the range of local ports. Runs in a separate network namespace, whose lo has 10.9.0.1 and 10.9.0.2.
+ * Tests the end of steered connections, with real connections and a fake NIC. hawserd must remove a rule when its
+ * connection ends, regardless of how and when the connection ends. While the rule exists, no other connection may get
+ * the port if the port is in the range of local ports. Runs in a separate network namespace, whose lo has the addresses
+ * 10.9.0.1 and 10.9.0.2.
  */
 #include "client.h"
 #include "net.h"
@@ -37,10 +38,10 @@ static void must(int rc, const char *what)
 }
 
 struct pair {
-    int here, there; /* the ends of the client and of the server */
+    int here, there; /* the client's and the server's sockets */
 };
 
-/* Connects from 10.9.0.1, from the given port unless it is 0. */
+/* Connects from 10.9.0.1. Uses the given local port unless it is 0. */
 static struct pair connect_pair(int l, int v6, unsigned port)
 {
     struct pair p = {.here = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -103,7 +104,7 @@ static void end(struct hd_state *s)
     hd_state_free(s);
 }
 
-/* Handles reports until no rule is left, for at most ms. */
+/* Handles the kernel's reports until no rule is left, but no longer than `ms` milliseconds. */
 static void take_reports(struct hd_state *s, int ms)
 {
     struct pollfd p = {.fd = K.events, .events = POLLIN};
@@ -133,7 +134,7 @@ static struct pair racer;
 static int (*true_rule_add)(void *arg, int ifindex, struct hd_rule *r);
 static int how_it_ends;
 
-/* Ends the connection at either end, while hawserd handles the request to steer it. */
+/* Ends the connection from either side while hawserd handles the steering request. */
 static void end_racer(void)
 {
     switch (how_it_ends) {
@@ -216,7 +217,7 @@ static void reports(int l)
         take_reports(&s, MS);
         ok(rules_on_nic() == 0, "%s: closed by the other end first, reported", kind);
     }
-    /* a connection lives while any process has it open */
+    /* a connection exists until all processes have closed its socket */
     struct pair p = connect_pair(l, 0, 0);
     is_int(steer(&s, b, p.here), 0, "a rule");
     int other = dup(p.here);
@@ -240,7 +241,7 @@ static void reports(int l)
     (void)hd_look(&s);
 }
 
-/* Ends that the kernel does not report, or whose report is lost, are found by polling. */
+/* Tests that polling finds ended connections that the kernel does not report, or whose report is lost. */
 static void looks(int l)
 {
     struct hd_state s;
@@ -303,7 +304,7 @@ static void lost_reports(int l)
         struct pair other = connect_pair(l, 0, 0);
         end_pair(&other);
     }
-    usleep(200 * 1000); /* a kernel thread sends the report */
+    usleep(200 * 1000); /* time for a kernel thread to send the reports */
     net_reset(&p.here);
     usleep(200 * 1000);
     for (int i = 0; i < 10; i++)
@@ -315,7 +316,7 @@ static void lost_reports(int l)
     end(&s);
 }
 
-/* Tries to get the port in six ways. Returns a bit for each way that succeeds. */
+/* Tries six ways to get the port. Returns a bit mask of the successful ways. */
 static unsigned victims(unsigned port)
 {
     unsigned got = 0;
@@ -335,7 +336,8 @@ static unsigned victims(unsigned port)
     return got;
 }
 
-/* The range of local ports has only one port, so the next connection would get it if hawserd did not hold it. */
+/* The range of local ports contains only one port. The next connection would get this port if hawserd did not hold
+ * it. */
 static void ports(int l)
 {
     struct hd_state s;
@@ -353,7 +355,7 @@ static void ports(int l)
         is_int(victims(40000), 0, "and nobody gets the port");
         look_at_all(&s);
         is_int(rules_on_nic(), 0, what[how]);
-        if (how == 2) { /* which is still bound */
+        if (how == 2) { /* the socket is still bound */
             net_reset(&p.here);
             hw_close(&p.there);
         }
@@ -361,7 +363,8 @@ static void ports(int l)
         is_int(victims(40000) & 1, 1, "now the next one gets it");
         while (poll(&(struct pollfd){.fd = l, .events = POLLIN}, 1, 0) == 1)
             close(accept4(l, NULL, NULL, SOCK_CLOEXEC));
-        /* a port outside the range, like that of a server, is not protected: the server may be restarted at once */
+        /* a port outside the range, such as a server's port, is not protected, so that a server can be restarted at
+         * once */
         net_ports(41000, 42000);
         p = connect_pair(l, 0, 40001);
         is_int(steer(&s, b, p.here), 0, "a rule for a port that is not given out unasked");
@@ -421,7 +424,7 @@ static void clients(int l)
     ok(SOON(rules_on_nic() == 0), "it goes with its connection");
     end_pair(&p);
 
-    /* a client that ends its connections at random moments and reuses the sockets at once */
+    /* a client that ends its connections at random times and reuses the sockets immediately */
     unsigned made = 0, refused = 0;
     for (int i = 0; i < 300; i++) {
         p = connect_pair(l, 0, 0);
@@ -447,7 +450,7 @@ static void clients(int l)
        refused);
     ok(SOON(rules_on_nic() == 0), "all rules go, and none stays for ever: %u", rules_on_nic());
 
-    /* a locked socket only stops its own request */
+    /* a locked socket blocks only its own request */
     int locked = odd_locked_socket();
     if (locked < 0) {
         tap_skip("a socket that is locked", ODD_PAGES);
@@ -508,6 +511,6 @@ int main(void)
     rmdir(dir);
     int rc = tap_done();
     fflush(stdout);
-    /* not exit(), because a thread may hang in a send */
+    /* not exit(): a thread may hang in send() */
     _exit(rc);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the rights that hawserd gives up, from the view of an attacker who controls it: each action is tried in a
- * process that has given them up. */
+/* Tests the rights that hawserd gives up. Tries actions that an attacker in control of hawserd might attempt, in a
+ * process that has given up these rights. */
 #include "base/sanitizers.h"
 #include "helper/guard.h"
 #include "tests/tap.h"
@@ -25,10 +25,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SANITIZED (HW_ASAN || HW_TSAN) /* whose own system calls would end the process */
+#define SANITIZED (HW_ASAN || HW_TSAN) /* the filter would kill a sanitizer that makes system calls */
 
 static char dir[40], state[64], path[64], sock[64];
-static int listener = -1, tcp = -1, unix_fd = -1; /* opened before the guard */
+static int listener = -1, tcp = -1, unix_fd = -1; /* opened before rights are given up */
 
 /* ---- system calls --------------------------------------------------------------------------------- */
 
@@ -264,7 +264,7 @@ static bool opens(const char *file, int flags)
     return fd >= 0;
 }
 
-/* Returns one bit for each check that fails. */
+/* Returns a bit mask of the checks that failed. */
 static unsigned look_around(void)
 {
     char new_file[80], other[80], moved[80];

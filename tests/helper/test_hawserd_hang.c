@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sends the real program, over its socket, file descriptors on which system calls wait, from a user whom the policy
- * allows and from one whom it does not. hawserd must serve others, end when asked to, and be able to start again.
- * Usage: test_hawserd_hang HAWSERD
+ * Sends file descriptors on which system calls hang to the real hawserd, from a user whom the policy allows and from
+ * another user. hawserd must continue to serve other clients, exit when requested, and be able to restart. Usage:
+ * test_hawserd_hang HAWSERD
  */
 #include "client.h"
 #include "helper/daemon.h"
@@ -34,7 +34,7 @@ static void launch(void)
     hawserd = fork();
     if (hawserd == 0) {
         const struct rlimit files = {.rlim_cur = 200,
-                                     .rlim_max = 200}; /* so that leaked file descriptors are noticed soon */
+                                     .rlim_max = 200}; /* a low limit, so that leaked descriptors are noticed early */
         int null = open("/dev/null", O_WRONLY);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setrlimit(RLIMIT_NOFILE, &files);
@@ -71,8 +71,8 @@ static const struct hw_helper_request rx = {.type = HW_H_BIND_RX, .seq = 2, .cou
 static const struct hw_helper_request steer = {.type = HW_H_STEER, .seq = 2, .id = 1};
 static const struct hw_helper_request release = {.type = HW_H_RELEASE, .seq = 2, .id = 1};
 
-/* Sends a request while hawserd is stopped, and closes the file descriptors, so that only hawserd has them when it
- * handles the request. */
+/* Stops hawserd, sends a request, and closes the file descriptors. When hawserd handles the request, only hawserd has
+ * these file descriptors open. */
 static void send_and_close(const struct hw_helper_request *q, int *fds, unsigned n, bool leave)
 {
     int fd = client_greeted(path);
@@ -124,7 +124,7 @@ static void lingering(void)
     close(null);
 }
 
-/* A process of a user who is not in the policy connects, and the second time ends before hawserd handles it. */
+/* Tests a user who is not in the policy. In the second run, the client exits before hawserd handles its connection. */
 static void stranger(void)
 {
     if (geteuid() != 0) {
@@ -155,7 +155,7 @@ static void stranger(void)
     }
 }
 
-/* A client that keeps its file descriptor. */
+/* Tests a client that keeps its file descriptor open. */
 static void keep(const char *what, const struct hw_helper_request *q, int odd)
 {
     if (odd < 0) {
@@ -205,7 +205,7 @@ static unsigned open_files(void)
     return n;
 }
 
-/* Hundreds of file descriptors whose close() hangs. */
+/* Tests hundreds of file descriptors whose close() hangs. */
 static void flood(void)
 {
     int from = odd_fuse_start();
@@ -227,12 +227,12 @@ static void flood(void)
         pause();
     }
     sleep(3);
-    close(from); /* the child has taken the file */
+    close(from); /* the child has received the file */
     served("300 files whose close does not end");
     unsigned n = processes(), files = open_files();
     ok(n <= HD_INSPECT_USER + HD_DISCARD_CHILDREN, "%u processes hang for them", n);
     ok(files < 3 * HD_CLIENTS_PER_USER / 2, "%u descriptors are open", files);
-    kill(pid, SIGKILL); /* the process cannot end either */
+    kill(pid, SIGKILL); /* the process cannot exit, either */
     served("its sender is killed");
 
     int status = -1;
@@ -286,6 +286,6 @@ int main(int argc, char **argv)
     rmdir(dir);
     int rc = tap_done();
     fflush(stdout);
-    /* not exit(), because threads may hang in system calls */
+    /* not exit(): threads may hang in system calls */
     _exit(rc);
 }

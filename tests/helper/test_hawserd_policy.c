@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hawserd's two files: the policy, which people write, and the journal, which hawserd writes. */
+/* Tests hawserd's two files: the policy, which administrators write, and the journal, which hawserd writes. */
 #include "helper/state/policy.h"
 #include "helper/state/state.h"
 #include "tests/tap.h"
@@ -132,7 +132,7 @@ static int parse(const char *body)
 
 static void bad(const char *body)
 {
-    char line[256]; /* texts of TAP have one line */
+    char line[256]; /* a TAP description must be a single line */
     snprintf(line, sizeof(line), "refused: %s", body);
     for (char *c = line; *c; c++)
         if (*c == '\n')
@@ -157,7 +157,7 @@ static void journal(const char *dir)
     size_t len;
     is_int(parse(body), 0, "a journal");
     char *text = hd_journal_text(&S, &len);
-    const char *third = text; /* after the head */
+    const char *third = text; /* after the header */
     for (int i = 0; i < 3; i++)
         third = strchr(third, '\n') + 1;
     is_str(third, body, "is written as it was read");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hawserd's checks of file descriptors and NIC names, and the program itself with this machine's kernel: the
- * rights that it gives up, that only one instance runs, and its end. Usage: test_hawserd_program HAWSERD */
+/* Tests hawserd's checks of file descriptors and NIC names. Also tests the program itself with this machine's kernel:
+ * which rights it gives up, that only one instance runs, and how it exits. Usage: test_hawserd_program HAWSERD */
 #include "client.h"
 #include "helper/kernel/fds.h"
 #include "helper/kernel/kernel.h"
@@ -94,7 +94,7 @@ static void descriptors(void)
         if (unshare(CLONE_NEWNET) < 0)
             _exit(77);
         a = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        /* seen from another network namespace */
+        /* this process is in another network namespace */
         _exit(hd_fd_same_netns(a, netns) == -EXDEV && hd_fd_connection(a, netns, &c) == -EXDEV &&
                       hd_fd_same_netns(udp, netns) == 0
                   ? 0
@@ -220,7 +220,7 @@ static pid_t launch_as_user(int program_fd)
     return pid;
 }
 
-/* Starts hawserd like its unit: as a separate user with only CAP_NET_ADMIN, in that user's folder. */
+/* Starts hawserd as its systemd unit does: as a separate user with only CAP_NET_ADMIN, in a directory of this user. */
 static void as_user(const char *hawserd)
 {
     struct dm_helper *h;
@@ -233,7 +233,7 @@ static void as_user(const char *hawserd)
     remove_journal();
     if (chown(dir, 65534, 65534) < 0)
         abort();
-    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may have no access to its path */
+    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC); /* that user may be unable to open the path */
     pid_t pid = launch_as_user(program_fd);
     ok(SOON(dm_helper_open(path, MS, &h) == 0), "as another user with CAP_NET_ADMIN hawserd takes a client");
     ok(status_has(pid, "Uid:\t65534\t65534") && status_has(pid, "CapEff:\t0000000000001000\n") &&
@@ -255,7 +255,7 @@ static void as_user(const char *hawserd)
         abort();
 }
 
-/* Tests that only a device's own name is accepted, and no alternative name. */
+/* Tests that hawserd accepts only a device's main name, not its alternative names. */
 static void names(void)
 {
     struct hd_kernel k;
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof(path), "%s/s", dir);
     snprintf(state, sizeof(state), "%s/state", dir);
     logs = memfd_create("log", MFD_CLOEXEC);
-    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that truncating it is enough */
+    if (fcntl(logs, F_SETFL, O_APPEND) < 0) /* so that truncation resets the write position */
         return 1;
     descriptors();
     names();

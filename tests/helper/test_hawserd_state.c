@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests hawserd's state and its undoing, with a fake kernel: calls fail, before or after they take effect, and the
- * process is killed at each call, including the journal's rename(). Afterwards the NICs must have their previous
- * settings.
+ * Tests hawserd's state, and that hawserd undoes its changes. The kernel is fake. Calls fail before or after they take
+ * effect, and the process is killed at each call, including the journal's rename(). Afterwards, the NICs must have
+ * their previous settings.
  */
 #include "helper/child/discard.h"
 #include "helper/state/state.h"
@@ -22,9 +22,9 @@ static struct hd_rights any = {
     .who = "user 0", .nics = "*", .max_queues = 16, .max_bindings = 16, .max_rules = 64, .max_bytes = UINT64_MAX};
 static struct hw_logger quiet;
 static char dir[64], path[96];
-static bool journal_counts; /* rename() counts as a call */
+static bool journal_counts; /* count rename() as a call, too */
 
-/* The journal's rename() fails like the fake kernel's calls (linked with --wrap). */
+/* Makes the journal's rename() fail like the fake kernel's calls (linked with --wrap). */
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to)
@@ -41,9 +41,9 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* ---- small steps -------------------------------------------------------------------------------- */
+/* ---- helpers ------------------------------------------------------------------------------------ */
 
-/* Makes a request like a client, but inspects its file descriptor in this process. */
+/* Makes a request like a client, but inspects the request's file descriptor in this process. */
 static int bind_fd(struct hd_state *s, const void *owner, uid_t uid, int fd, const struct hw_helper_request *q,
                    struct hw_helper_reply *a)
 {
@@ -76,7 +76,8 @@ static int steer(struct hd_state *s, const void *owner, uint32_t binding, uint32
 static struct hw_helper_reply A1, A2;
 static int owner_a, owner_b;
 
-/* Binds, steers and releases, and continues after failures. Returns how many requests succeeded. */
+/* Binds queues, steers connections and releases both. Continues after failures. Returns the number of successful
+ * requests. */
 static unsigned work(struct hd_state *s)
 {
     struct hw_helper_reply rule = {0}, tx, gone;
@@ -97,9 +98,9 @@ static unsigned work(struct hd_state *s)
     hd_drop(s, &owner_a);
     return good;
 }
-#define WORK 12 /* steps of work() */
+#define WORK 12 /* number of requests in work() */
 
-/* Sets one of the FOUND initial states of NICs. */
+/* Sets up one of the FOUND initial states of the NICs. */
 #define FOUND 5
 static void found(struct fake *f, int how)
 {
@@ -109,7 +110,7 @@ static void found(struct fake *f, int how)
         if (how > 2) {
             driver_init(&n->driver, like[how][i]);
             n->mtu = 4148;
-            if (like[how][i] == LIKE_MLX5) /* turned off by an operator: ethtool -G eth1 tcp-data-split off */
+            if (like[how][i] == LIKE_MLX5) /* an operator ran: ethtool -G eth1 tcp-data-split off */
                 n->driver.config = ETHTOOL_TCP_DATA_SPLIT_DISABLED;
             continue;
         }
@@ -122,7 +123,7 @@ static void found(struct fake *f, int how)
         n->driver.config = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
         n->ntuple = true;
         for (uint32_t k = 0; k < FAKE_TABLE; k++)
-            n->table[k] = k % 3 ? k % 5 : 6; /* an irregular table */
+            n->table[k] = k % 3 ? k % 5 : 6; /* an irregular RSS table */
         n->foreign[7] = HD_DMABUF;
         n->rule[3] = (struct fake_rule){.used = true, .foreign = true, .rule = {.queue = 5, .loc = 3}};
     }
@@ -170,7 +171,7 @@ static void begin(struct fake *was, int how)
     unlink(path);
 }
 
-/* Returns how many calls the recovery and the work make without failures. */
+/* Returns the number of calls that recovery and work() make if no call fails. */
 static unsigned count(int how, bool journal)
 {
     struct fake was;
@@ -185,7 +186,7 @@ static unsigned count(int how, bool journal)
     return F->calls;
 }
 
-/* Makes each call fail once. */
+/* Runs work() once per call, and makes that call fail. */
 static void failing(int how, enum fake_how kind, bool journal)
 {
     struct fake was;
@@ -216,7 +217,7 @@ static void failing(int how, enum fake_how kind, bool journal)
     ok(struck > (kind == FAKE_BEFORE ? 60u : 20u), "there are calls to fail: %u", struck);
 }
 
-/* Kills a process at each call, and then recovers. */
+/* Kills a process at each of its calls, and then tests recovery. */
 static void killed(int how, enum fake_how kind)
 {
     struct fake was;
@@ -284,7 +285,7 @@ static void queues(void)
     hd_drop(&s, &owner_b);
     is_str(fake_differs(&was, F), "", "all is as it was");
 
-    /* a policy's queues, RSS contexts */
+    /* a policy with a set of queues, and RSS contexts */
     any.queues_set = true;
     hd_put(&any.queues, 1);
     hd_put(&any.queues, 2);
@@ -345,7 +346,7 @@ static void steering(void)
     hd_take_reports(&s);
     is_int(hd_release(&s, &owner_a, t.id), -ENOENT, "the rule of a socket that is reported destroyed is gone");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "and another one");
-    F->report = 7 | 1u << 16; /* another cookie */
+    F->report = 7 | 1u << 16; /* a different cookie */
     hd_take_reports(&s);
     is_int(hd_release(&s, &owner_a, t.id), 0, "the end of another socket ends no rule");
     is_int(steer(&s, &owner_a, a.id, 6, &t), 0, "one more");
@@ -361,7 +362,7 @@ static void steering(void)
         n++;
     is_int(n, FAKE_RULES - 6, "as many rules as the NIC has room for");
     ok(strstr(hw_error(), "full") != NULL, "then: %s", hw_error());
-    /* a rule that another program replaced is left unchanged */
+    /* a rule that another program has replaced stays unchanged */
     uint32_t loc = FAKE_RULES - 1;
     F->nic[0].rule[loc].foreign = true;
     F->nic[0].rule[loc].rule.queue = 1;
@@ -383,7 +384,7 @@ static void others(void)
     struct hw_helper_reply a, b;
     start(&s, &was, 0);
     is_int(bind_rx(&s, &owner_a, 0, "eth1", 2, &a), 0, "two queues");
-    /* the operator runs ethtool -X eth1 equal 4 */
+    /* the operator runs: ethtool -X eth1 equal 4 */
     for (uint32_t k = 0; k < FAKE_TABLE; k++)
         F->nic[0].table[k] = was.nic[0].table[k] = k % 4;
     is_int(bind_rx(&s, &owner_b, 0, "eth1", 1, &b), 0, "the next binding");
@@ -393,7 +394,7 @@ static void others(void)
 
     is_int(bind_rx(&s, &owner_a, 0, "eth2", 1, &a), 0, "a queue");
     uint32_t q = a.queues[0];
-    /* another program takes the queue at the moment of its release, and needs header split too */
+    /* another program, which also needs header split, takes the queue while hawserd releases it */
     F->nic[1].foreign[q] = HD_DMABUF;
     hd_drop(&s, &owner_a);
     ok(F->nic[1].driver.config == ETHTOOL_TCP_DATA_SPLIT_ENABLED, "header split stays on for another's binding");
@@ -419,14 +420,14 @@ static void others(void)
 
     F->nic[1] = was.nic[1];
 
-    /* a NIC that returns with the same number while an old client still has its binding */
+    /* a NIC reappears with the same index while an old client still has a binding to it */
     struct hw_helper_reply again;
     is_int(bind_rx(&s, &owner_a, 0, "eth1", 1, &a), 0, "a binding");
     is_int(bind_rx(&s, &owner_a, 0, "eth1", 1, &b), 0, "another one");
     F->nic[0].gone = true;
     is_int(hd_release(&s, &owner_a, b.id), 0, "which is released when the NIC is gone");
     F->nic[0] = was.nic[0];
-    for (int i = 0; i < FAKE_BINDS; i++) /* as the kernel does when a device is removed */
+    for (int i = 0; i < FAKE_BINDS; i++) /* like the kernel when a device is removed */
         if (F->bind[i].ifindex == F->nic[0].ifindex)
             F->bind[i].n = 0;
     is_int(bind_rx(&s, &owner_b, 1, "eth1", 1, &again), 0, "the NIC is there again, and can be bound to");
@@ -491,7 +492,7 @@ static void limits(void)
     hd_state_free(&s);
 }
 
-/* The sockets of a dead hawserd close some time after its lock is free. */
+/* Tests that recovery waits for the sockets of a dead hawserd, which close some time after its lock is released. */
 static void lingering(void)
 {
     struct fake was;
@@ -520,7 +521,8 @@ static void lingering(void)
     hd_state_free(&s);
 }
 
-/* Tests that a journal is refused if the wrong user may have written it, because a privileged process acts on it. */
+/* Tests that hawserd refuses a journal that an untrusted user may have written, because hawserd acts on the journal
+ * with its privileges. */
 static void foreign_journals(void)
 {
     struct hd_state s;
@@ -568,12 +570,13 @@ static void foreign_journals(void)
     rmdir(folder);
 }
 
-/* Tests that all clients may end while as many refused connections wait to be closed as hawserd accepts. */
+/* Tests that all clients can disconnect at the same time, while the maximum number of refused connections waits to be
+ * closed. */
 static void ended_connections(void)
 {
     static struct {
         struct hd_discard d;
-        uint8_t after[4096]; /* 0 as long as nothing is written behind d */
+        uint8_t after[4096]; /* stays 0 unless d overflows */
     } s;
     hd_discard_init(&s.d);
     for (int fd = -1; hd_discard_room(&s.d); fd = -1)
@@ -595,7 +598,7 @@ int main(void)
     for (int how = 0; how < FOUND; how++) {
         unlink(path);
         plain(how);
-        if (how < 3) /* the run after the next covers these calls too */
+        if (how < 3) /* a later call of failing() also covers these calls */
             failing(how, FAKE_BEFORE, false);
         failing(how, FAKE_BEHIND, false);
         failing(how, FAKE_BEFORE, true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients of hawserd steer connections and end them at random moments and in several ways, with a dozen local ports,
- * while victims connect to the same server again and again. A victim must never get a connection that matches a flow
+ * Clients of hawserd steer connections from a dozen local ports, and end them at random times and in several ways.
+ * Meanwhile, victims repeatedly connect to the same server. A victim must never get a connection that matches a flow
  * rule. Usage: test_hawserd_storm [SECONDS [SEED]]
  */
 #include "client.h"
@@ -48,7 +48,7 @@ static void pause_a_little(void)
         usleep(us);
 }
 
-/* Accepts connections, and closes them when their other ends do, or sometimes earlier. */
+/* Accepts connections. Closes a connection when the peer closes it, or, at random, earlier. */
 static void run_server(int l)
 {
     struct pollfd p[256] = {{.fd = l, .events = POLLIN}};
@@ -73,7 +73,7 @@ static void run_server(int l)
     }
 }
 
-/* Returns whether there is a rule for these ends. */
+/* Returns true if a flow rule matches these endpoints. */
 static bool ruled(const union hw_addr *local, const union hw_addr *remote)
 {
     for (int i = 0; i < FAKE_RULES; i++) {
@@ -113,7 +113,7 @@ static void run_victim(void)
     }
 }
 
-/* Ends a connection in a random way. */
+/* Ends a connection in one of several ways, chosen at random. */
 static void end_connection(int fd)
 {
     union hw_addr nowhere = net_address("10.9.0.1", 1, 0);
@@ -152,7 +152,7 @@ static void attack_once(struct dm_helper *h, const struct dm_binding *b)
         return;
     }
     unsigned own = dice(1u << 15);
-    pid_t pid = dice(2) ? fork() : -1; /* another process that also has the socket ends it meanwhile */
+    pid_t pid = dice(2) ? fork() : -1; /* a second process with the same socket ends the connection meanwhile */
     if (pid == 0) {
         seed += own;
         pause_a_little();
@@ -184,7 +184,7 @@ static void run_attacker(void)
                 attack_once(h, &b);
         else
             atomic_fetch_add(&C->lost, 1);
-        dm_helper_close(h); /* including all its rules */
+        dm_helper_close(h); /* also removes all rules */
         close(buf);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hawserd's protocol: encoded messages decode to the same, and fields out of bounds are refused. */
+/* Tests hawserd's protocol: decoding restores encoded messages, and out-of-range fields are refused. */
 #include "tests/tap.h"
 #include "wire/helper.h"
 
@@ -23,7 +23,7 @@ static int request(const struct hw_helper_request *q)
     return hw_helper_request_decode(buf, sizeof(buf), &back);
 }
 
-/* Decodes a valid request with one byte changed. */
+/* Changes one byte of a valid request, and decodes the request. */
 static int touched(uint16_t type, size_t at, uint8_t to)
 {
     uint8_t buf[HW_HELPER_REQUEST];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the agent, with simulated runtimes (good, slow, silent, wrong), and with brokers and agents that die. */
+/* Tests the agent with simulated runtimes (correct, slow, silent and faulty), and with brokers and agents that die. */
 #include "tests/proc.h"
 #include "verbs_agent.h"
 
@@ -10,7 +10,7 @@
 
 #define FORBIDDEN "for a system call that the broker's seccomp filter forbids"
 
-/* Sends a message with file descriptors like a runtime. Returns the result of the program's request. */
+/* Like a runtime, sends a message with file descriptors. Returns the result of the program's request. */
 static int outcome(const char *text, size_t len, unsigned fds, bool wrong_fd)
 {
     struct prog p = prog_start(NULL);
@@ -44,7 +44,8 @@ static void good(const struct agent *a)
     snprintf(path, sizeof(path), "%s/nodes", state_dir);
     is_int(proc_entries(path), 0, "that nobody else sees");
     is_int(prog_ask(&p, CAPS), 0, "with the capabilities that it needs, and no others");
-    /* 0, 1, 2, listener, stop, the socket where others join, its folder in /proc, and the test's status */
+    /* Descriptors 0 to 2, the listener, the stop eventfd, the join socket, a directory in /proc, and the test's status
+     * socket. */
     is_int(prog_ask(&p, FDS), 8, "with no descriptor that is another's");
     ok(stat(sock_path, &st) == 0 && (st.st_mode & 07777) == 0600 && st.st_uid == 0, "the socket is root's alone");
     prog_end(&p);

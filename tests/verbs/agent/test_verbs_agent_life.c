@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the lifetime of an agent: who decides what a container may do, policies that are reloaded, agents that leave
- * their brokers running, and a thousand containers that come and go. */
+/* Tests an agent's lifetime: which setting determines a container's permissions, policy reloads, agents that exit while
+ * their brokers keep running, and a thousand containers that start and exit. */
 #include "base/sanitizers.h"
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/proc.h"
@@ -23,7 +23,7 @@
 
 static const struct vb_agent_options usually;
 
-/* Returns the answer of the broker of a container with these annotations; -ENOSYS if it has none. */
+/* Returns the answer of the broker of a container with these annotations, or -ENOSYS if the container has no broker. */
 static int of_annotations(const char *id, const char *annotations, int code)
 {
     char more[512];
@@ -42,7 +42,7 @@ static bool becomes(const char *text, int n)
     return said(text) == n;
 }
 
-/* Returns whether no process is left: orphans become our children (PR_SET_CHILD_SUBREAPER). */
+/* Returns true if no child process is left. Orphans become children of this process (PR_SET_CHILD_SUBREAPER). */
 static bool none_left(void)
 {
     pid_t pid = 0;
@@ -68,13 +68,13 @@ static void annotations(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(bad); i++) {
         int before = said(bad[i].why);
         is_int(of_annotations("bad", bad[i].text, PID), -ENOSYS, bad[i].what);
-        ok(becomes(bad[i].why, before + 1), "the agent says so when the container starts"); /* a moment later */
+        ok(becomes(bad[i].why, before + 1), "the agent says so when the container starts"); /* this may take a moment */
     }
     is_int(of_annotations("good", "\"hawser.verbs.max_qps\":\"3\",\"hawser.verbs.gids\":\"1 3\"", ANNOTATIONS), 2,
            "those that are right");
 }
 
-/* Tests an agent whose section overrules that of annotations. */
+/* Tests that an agent's --container section overrides the section that annotations name. */
 static void overruled(void)
 {
     static const char wider[] = "\"hawser.verbs.policy\":\"raw\",\"hawser.verbs.max_qps\":\"3\"";
@@ -96,7 +96,8 @@ static void overruled(void)
     is_int(agent_stop(&a), 0, "the agent ends well");
 }
 
-/* For a broker that stops itself when it belongs to another user. A container's root can stop its broker, too. */
+/* The process id of a broker that stops itself while it runs as another user. A container's root user can also stop the
+ * container's broker. */
 static pid_t *stopped_pid;
 
 static int be_stopped(const struct vb_container *c, const struct vb_broker_options *o)
@@ -175,7 +176,7 @@ static void leaves(void)
     int h = dial();
     send_all(h, text, 20, &half.listener, 1);
     hw_close(&half.listener);
-    kill(a.pid, SIGSTOP); /* so that it gets all of this at once */
+    kill(a.pid, SIGSTOP); /* so that the agent sees all of the following at once */
     tell(&queued, "queued", "");
     agent_order(a.leave);
     kill(a.pid, SIGCONT);
@@ -206,7 +207,7 @@ static void leaves(void)
 
     struct prog many[3];
     a = agent_start(usually);
-    close(dial()); /* it is listening */
+    close(dial()); /* wait until the agent listens */
     kill(a.pid, SIGSTOP);
     for (int i = 0; i < 3; i++) {
         many[i] = prog_start(NULL);
@@ -235,7 +236,7 @@ static void leaves(void)
 
 /* ---- refusals ------------------------------------------------------------------------------------------- */
 
-#define REFUSALS 300 /* more than the audit file takes in a second */
+#define REFUSALS 300 /* more refusals than the audit file accepts per second */
 
 static int refused(void)
 {
@@ -244,11 +245,11 @@ static int refused(void)
     must(fd >= VB_FD_FIRST && app_pd(fd, &pd) == 0);
     for (int i = 0; i < REFUSALS; i++)
         must(app_pd(fd, &other) == -ENOMEM);
-    must(app_pd_free(fd, pd) == 0); /* by the same broker */
+    must(app_pd_free(fd, pd) == 0); /* the same broker still serves the program */
     return 0;
 }
 
-/* Returns the sum of the numbers before that text in the log. */
+/* Sums up the numbers directly before the text in the log. */
 static int sum_of(const char *text)
 {
     char line[1024];
@@ -283,8 +284,8 @@ static void tells_refusals(struct vb_audit *audit, const char *what)
 
 #define LIVES    1000
 #define TOGETHER 8
-/* What the allocator may keep; AddressSanitizer keeps freed memory for a while. A leak of 100 bytes per container is
- * detected. */
+/* Heap growth that is not treated as a leak. AddressSanitizer keeps freed memory for a while. A leak of 100 bytes per
+ * container would exceed this limit. */
 #define GROWS_KIB (HW_ASAN ? 65536 : 96)
 
 static int life(void)
@@ -293,7 +294,7 @@ static int life(void)
     struct ib_uverbs_reg_mr_resp resp;
     uint32_t pd;
     int fd = app_open(0),
-        ran = vb_inject_possible() == 0 ? -ENOTTY : -EOPNOTSUPP; /* ENOTTY: the answer of /dev/null itself */
+        ran = vb_inject_possible() == 0 ? -ENOTTY : -EOPNOTSUPP; /* ENOTTY is the answer of /dev/null */
     must(fd >= VB_FD_FIRST && app_pd(fd, &pd) == 0);
     must(app_reg(fd, page, sizeof(page), &resp) == ran);
     return 0;
@@ -312,7 +313,7 @@ static long lines(const char *path, const char *key, long *value)
     return n;
 }
 
-/* What an agent holds, and what its containers may have left elsewhere. */
+/* Resources of the agent, and resources that its containers may have leaked elsewhere. */
 struct held {
     long fds, threads, children, files, mounts, orphans, kib;
 };
@@ -322,7 +323,7 @@ static struct held weigh(const struct agent *a)
     struct held h = {.children = proc_children(a->pid)};
     char path[64];
     for (uint64_t end = hw_deadline(SECONDS * 1000); (h.orphans = proc_children(getpid()) - 1) && hw_now() < end;)
-        if (waitpid(-1, NULL, __WALL | WNOHANG) <= 0) /* one may still be exiting */
+        if (waitpid(-1, NULL, __WALL | WNOHANG) <= 0) /* a child may still be exiting */
             usleep(1000);
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)a->pid);
     h.fds = proc_entries(path);
@@ -335,8 +336,8 @@ static struct held weigh(const struct agent *a)
     return h;
 }
 
-/* Runs n containers, some at a time, each with an open, a PD and an MR. Returns how many were served, and ended
- * well. */
+/* Runs n containers, TOGETHER at a time. Each container opens a device, and creates a PD and an MR. Returns the number
+ * of containers that exited successfully. */
 static int lives(int n)
 {
     int ended = said("has ended"), well = 0;
@@ -352,7 +353,7 @@ static int lives(int n)
             well += prog_exit(&p[k]) == 0;
     }
     ok(becomes("has ended", ended + n), "%d brokers end by themselves", n);
-    of_annotations("none", "\"hawser.verbs.nosuch\":\"1\"", PID); /* so the agent has finished with them */
+    of_annotations("none", "\"hawser.verbs.nosuch\":\"1\"", PID); /* the agent handles this after all others */
     return well;
 }
 
@@ -370,7 +371,7 @@ static int greedy(void)
     return 0;
 }
 
-/* Tests programs executed in a container, each with its own listener: what they have counts together. */
+/* Tests several programs in one container, each with its own listener. The programs share the container's quota. */
 static void executed(void)
 {
     enum { PROGRAMS = 3 };
@@ -415,7 +416,7 @@ static void thousand(void)
 int main(void)
 {
     alarm(600);
-    /* so that mounts of other tests are not counted, if that is permitted */
+    /* If permitted, use a separate mount namespace, so that mounts of other tests are not counted. */
     if (unshare(CLONE_NEWNS) == 0 && mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         return 1;
     fake_start();

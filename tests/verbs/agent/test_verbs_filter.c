@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the filter in the kernel, and the profile for runtimes, loaded as runtimes do, on top of profiles of several
- * kinds: runs each call of a table in a separate process, with a listener that reports what was notified. */
+/* Tests the filter in the kernel, and the profile for runtimes. The profile is loaded as runtimes load it, on top of
+ * several kinds of other profiles. Each call in a table runs in a separate process, with a listener that counts the
+ * call's notifications. */
 #include "tests/tap.h"
 #include "verbs/agent/filter.h"
 #include "verbs/broker/broker.h"
@@ -31,10 +32,10 @@
 #define HIGH           (1ull << 32) /* a bit that the kernel ignores in a 32-bit argument */
 
 enum expect {
-    NATIVE,   /* the result of the kernel itself: not notified, and not refused by us */
-    NOTIFIED, /* the listener answers EXDEV */
-    REFUSED,  /* with .err, and no notification */
-    KILLED    /* by SIGSYS */
+    NATIVE,   /* the kernel's own result, without a notification or a refusal by the filter */
+    NOTIFIED, /* the listener is notified, and answers EXDEV */
+    REFUSED,  /* the filter returns .err without a notification */
+    KILLED    /* SIGSYS kills the process */
 };
 
 static const struct probe {
@@ -42,7 +43,7 @@ static const struct probe {
     long nr;
     uint64_t arg[6];
     enum expect expect;
-    int err; /* REFUSED: the error; NATIVE: the kernel's own error, 0 for success */
+    int err; /* REFUSED: the filter's error; NATIVE: the kernel's error, or 0 for success */
 } probes[] = {
 #ifdef SYS_open
     {"open O_RDWR", SYS_open, {(uintptr_t) "/dev/null", O_RDWR}, NOTIFIED, 0},
@@ -100,7 +101,7 @@ static const struct probe {
      EPROTONOSUPPORT},
     {"socket NETLINK_ROUTE", SYS_socket, {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}, NATIVE, 0},
     {"socket TCP", SYS_socket, {AF_INET, SOCK_STREAM, 0}, NATIVE, 0},
-    /* the boundary of the stub: calls at its window, from below it, and above it */
+    /* The boundary of the stub's window: calls that start in, below or above the window. */
     {"mmap at the wall", SYS_mmap, {0x10000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
     {"mmap at its end", SYS_mmap, {0x1f000, 4096, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
     {"mmap from below on", SYS_mmap, {4096, 0x20000, 0, MAP_ANON_FIXED, UINT64_MAX, 0}, REFUSED, EPERM},
@@ -176,13 +177,14 @@ static int receive_fd(int sock)
     return fd;
 }
 
-/* Exits with the system call itself. No filter affects it, and no sanitizer makes other calls first. */
+/* Exits with a direct system call, so that no sanitizer makes other calls first. The filter never affects
+ * exit_group(). */
 static void say(int status)
 {
     (void)syscall(SYS_exit_group, status);
 }
 
-/* Executes the probe and exits: with 0 for success, or the error + 1. */
+/* Executes the probe. Exits with 0 on success, or with errno + 1 on failure. */
 static void do_probe(const struct probe *p)
 {
     long rc;
@@ -199,8 +201,8 @@ static void do_probe(const struct probe *p)
     say(rc < 0 ? errno + 1 : 0);
 }
 
-/* Runs the probe under the filter that install() installs, and answers notifications with EXDEV. *notified: how
- * often the probe's call was notified. */
+/* Runs the probe under the filter that install() installs, and answers notifications with EXDEV. Stores the number of
+ * notifications about the probe's call in *notified. */
 static int run_probe(const struct probe *p, int (*install)(void *), void *arg, unsigned *notified)
 {
     int pair[2], status = -1;
@@ -210,7 +212,7 @@ static int run_probe(const struct probe *p, int (*install)(void *), void *arg, u
     pid_t pid = fork();
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
-        dup2(null, 0); /* an ioctl on it returns ENOTTY natively */
+        dup2(null, 0); /* without a filter, ioctl() on this file returns ENOTTY */
         int fd = install(arg);
         if (fd < 0)
             _exit(91);
@@ -238,7 +240,7 @@ static int run_probe(const struct probe *p, int (*install)(void *), void *arg, u
 
 static bool as_wanted(const struct probe *p, int status, unsigned notified, bool runc)
 {
-    int err = WIFEXITED(status) ? WEXITSTATUS(status) - 1 : -2; /* -1: success */
+    int err = WIFEXITED(status) ? WEXITSTATUS(status) - 1 : -2; /* -1 means success */
     enum expect e = p->expect;
     if (e == NOTIFIED && runc && p->nr == SYS_write)
         return notified == 0 && err == EBADF;
@@ -354,8 +356,8 @@ static bool compare_of(const json_t *a, struct scmp_arg_cmp *out)
     return out->op != _SCMP_CMP_MAX;
 }
 
-/* Installs a profile like crun and runc: entry by entry and name by name. Skips names that libseccomp does not know,
- * and entries whose action is the default. */
+/* Installs a profile like crun and runc, one entry and one name at a time. Skips names that libseccomp does not know,
+ * and entries whose action is the default action. */
 static int install_profile(void *arg)
 {
     const json_t *s = arg, *calls = json_object_get(s, "syscalls");
@@ -392,7 +394,7 @@ static json_t *profile(const char *text)
     return o;
 }
 
-/* The calls that the tests' programs make, and those calls of our filter that Docker's default profile allows
+/* The calls that the test programs make, and the calls in our filter that Docker's default profile allows
  * unconditionally. */
 #define CALLS                                                                                                         \
     "\"open\",\"openat\",\"ioctl\",\"write\",\"read\",\"close\",\"exit\",\"exit_group\",\"getppid\",\"sendmsg\","     \
@@ -472,7 +474,7 @@ static void not_joined(void)
          "ACT_ALLOW\",\"args\":"
          "[{\"index\":1,\"value\":21522,\"op\":\"SCMP_CMP_NE\"}]}]}}",
          "argument 1"},
-        /* a comparison of other bits than ours, which may match at the same time */
+        /* This rule and our rule compare different bits, so one call can match both rules. */
         {"{\"seccomp\":{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"syscalls\":[{\"names\":[\"write\"],\"action\":\"SCMP_"
          "ACT_ALLOW\",\"args\":"
          "[{\"index\":0,\"value\":1,\"valueTwo\":1,\"op\":\"SCMP_CMP_MASKED_EQ\"}]}]}}",

@@ -28,7 +28,7 @@ static struct vb_policy *policy;
 
 /* ---- the broker -------------------------------------------------------------------------------------- */
 
-/* Returns 0 if the broker can create a device node in this folder and open it. */
+/* Returns 0 if the broker can create and open a device node in this directory. */
 static int node(const char *nodes)
 {
     char path[300];
@@ -41,13 +41,14 @@ static int node(const char *nodes)
     return fd < 0 ? 2 : 0;
 }
 
-/* Returns bits: 1: it has CAP_NET_RAW, 2: its other capabilities are wrong, 4: no_new_privs is not set, 64: unknown. */
+/* Returns a bit mask: 1 if the broker has CAP_NET_RAW, 2 if its other capabilities are wrong, 4 if no_new_privs is not
+ * set, or 64 if the capabilities are unknown. */
 static int caps(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct d[2] = {0};
     uint32_t should = 1u << CAP_SYS_PTRACE | 1u << CAP_SYS_ADMIN | 1u << CAP_MKNOD | 1u << CAP_DAC_READ_SEARCH |
-                      1u << CAP_CHOWN | 1u << CAP_SETUID | 1u << CAP_SETGID; /* until it is set up: see guard.h */
+                      1u << CAP_CHOWN | 1u << CAP_SETUID | 1u << CAP_SETGID; /* only during setup: see guard.h */
     if (syscall(SYS_capget, &h, d) < 0)
         return 64;
     return (d[0].effective & 1u << CAP_NET_RAW ? 1 : 0) |
@@ -61,7 +62,7 @@ static long answer(const struct vb_container *c, const struct vb_broker_options 
     case PID:
         return getpid();
     case FDS:
-        return proc_entries("/proc/self/fd") - 1; /* without the one that reads the folder */
+        return proc_entries("/proc/self/fd") - 1; /* not counting the descriptor that reads the directory */
     case NODE:
         return node(o->node_dir);
     case CAPS:
@@ -106,7 +107,7 @@ static int serve(const struct vb_container *c, const struct vb_broker_options *o
         for (nfds_t i = n_polls; i-- > LISTENERS;) {
             struct seccomp_notif n;
             memset(&n, 0, sizeof(n));
-            if (p[i].revents && !(p[i].revents & POLLIN)) { /* its program has ended */
+            if (p[i].revents && !(p[i].revents & POLLIN)) { /* the program has exited */
                 close(p[i].fd);
                 p[i] = p[--n_polls];
                 continue;
@@ -138,8 +139,8 @@ static int devices(struct vb_device *out, unsigned cap)
 }
 static const struct vb_kernel kernel = {.devices = devices};
 
-/* Logs for the agent and its brokers. They keep the first three file descriptors and can open none, so file descriptor
- * 0 is the log. */
+/* Logs for the agent and its brokers. They keep only the first three file descriptors and cannot open files, so the log
+ * is file descriptor 0. */
 static void log_line(void *arg, int level, const char *line)
 {
     (void)arg;
@@ -167,8 +168,8 @@ void policy_put(const char *text)
     close(fd);
 }
 
-/* Closes all file descriptors of the test in a child, except 0 to 2 and these: a listener in a second process would
- * keep its programs waiting. */
+/* Closes all file descriptors in a child except 0 to 2 and the n given ones. Otherwise, a second process could hold a
+ * listener, and programs would keep waiting after their broker has exited. */
 static void keep(int *fd, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
@@ -206,7 +207,7 @@ struct agent agent_start(struct vb_agent_options o)
         o.leave = mine[1];
         o.reload = mine[2];
         o.serve = o.serve ? o.serve : serve;
-        int rc = vb_guard_agent(); /* like tool/verbs/verbs_agent.c */
+        int rc = vb_guard_agent(); /* as in tool/verbs/verbs_agent.c */
         if (rc == 0)
             rc = vb_agent(&o);
         if (rc < 0)
@@ -257,7 +258,7 @@ int dial(void)
     exit(1);
 }
 
-/* ---- a program below the filter ------------------------------------------------------------------------- */
+/* ---- a program under the filter -------------------------------------------------------------------------- */
 
 bool send_all(int sock, const char *text, size_t len, const int *fds, unsigned n)
 {
@@ -336,7 +337,7 @@ int prog_ask(const struct prog *p, int code)
     struct pollfd f = {.fd = p->told, .events = POLLIN};
     if (write(p->ask, &code, sizeof(code)) != sizeof(code) || poll(&f, 1, SECONDS * 1000) != 1 ||
         read(p->told, &rc, sizeof(rc)) != sizeof(rc))
-        return -ETIME; /* it waits for an answer that does not come */
+        return -ETIME; /* the program still waits for an answer */
     return rc;
 }
 
@@ -350,7 +351,7 @@ int prog_exit(struct prog *p)
 {
     int status = -1;
     struct pollfd f = {.fd = p->told}; /* the program's exit closes the other end */
-    (void)prog_go(p);                  /* unless it has already run */
+    (void)prog_go(p);                  /* has no effect if fn has already run */
     if (poll(&f, 1, SECONDS * 1000) == 1) {
         status = reap(p->pid);
         status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -376,7 +377,6 @@ void prog_end(struct prog *p)
 const char usual[] = "{\"ociVersion\":\"1.0.2\",\"fds\":[\"seccompFd\"],\"pid\":%d,\"metadata\":\"hawser\",\"state\":{"
                      "\"ociVersion\":\"1.0.2\",\"id\":\"%s\",\"status\":\"creating\",\"pid\":%d,\"bundle\":\"/b\"%s}}";
 
-/* From now on only the broker has the listener. */
 void tell(struct prog *p, const char *id, const char *more)
 {
     char text[1024];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program under the verbs broker, for verbs_oci.py: "all" tries what is allowed and what is not, with a line "NAME
- * RESULT" for each; "wait" opens a file for reading and writing at each line of its standard input, and prints the
- * result. */
+/* A program for verbs_oci.py that runs under the verbs broker. "all" tries permitted and forbidden actions, and prints
+ * a line "NAME RESULT" for each. "wait" opens a file for reading and writing for each line of its standard input, and
+ * prints the result. */
 #include "base/base.h"
 
 #include <fcntl.h>
@@ -27,14 +27,14 @@
 
 #define UVERBS "/dev/infiniband/uverbs0"
 
-/* LeakSanitizer inspects the process with ptrace(), which is not allowed. */
+/* LeakSanitizer inspects the process with ptrace(), which the filter forbids. */
 const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__asan_default_options(void)
 {
     return "detect_leaks=0";
 }
 
-static const char *file; /* an ordinary file, which can be created */
+static const char *file; /* an ordinary file that can be created */
 
 static const char *name_of(long rc)
 {
@@ -47,7 +47,7 @@ static void say(const char *what, long rc)
     fflush(stdout);
 }
 
-/* Opens an ordinary file for reading and writing, and uses it: what programs do all the time. */
+/* Opens an ordinary file for reading and writing, and uses the file. */
 static long ordinary(int at)
 {
     char back[6] = "";
@@ -79,7 +79,7 @@ static long opens(const char *path, int flags)
     return fd;
 }
 
-/* Tries to open it in several ways; the filter passes on only O_RDWR by open() and openat(). */
+/* Tries to open the node in several ways. The filter notifies the broker only of O_RDWR with open() or openat(). */
 static void node(const char *what, const char *path)
 {
     static const struct {
@@ -118,7 +118,7 @@ static long threads(void)
     return err[0] ? -1 : 0;
 }
 
-/* Runs fn in a separate process and prints how that ended. */
+/* Runs fn in a separate process. Prints "killed" if SIGSYS killed the process, and "lived" otherwise. */
 static void dies(const char *what, void (*fn)(void))
 {
     int status = 0;
@@ -131,7 +131,7 @@ static void dies(const char *what, void (*fn)(void))
     printf("%s %s\n", what, WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS ? "killed" : "lived");
 }
 
-/* Tries ptrace(), not on this process, whose parent would then have to handle it. */
+/* Tries ptrace() in a child process. If this process were traced, its parent would have to handle the stops. */
 static long traced(void)
 {
     int status = 0;
@@ -147,7 +147,7 @@ static long traced(void)
 static void i386(void)
 {
     long rc;
-    __asm__ volatile("int $0x80" : "=a"(rc) : "a"(20) : "memory", "r8", "r9", "r10", "r11"); /* getpid of i386 */
+    __asm__ volatile("int $0x80" : "=a"(rc) : "a"(20) : "memory", "r8", "r9", "r10", "r11"); /* getpid() on i386 */
 }
 
 static void x32(void)

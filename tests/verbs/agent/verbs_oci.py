@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser verbs` with containers of real runtimes, and without any: a program under the broker, on a machine that
-has no RDMA device but a node that looks like one; agents and brokers that die; wrong arguments (TAP; exits 77 if this
-machine cannot run it). Usage: verbs_oci.py HAWSER APP crun|runc|run, where APP is the program."""
+"""Tests `hawser verbs` with containers of real runtimes, and without containers. Runs a program under the broker on a
+machine that has no RDMA device, but a device node that looks like one. Also tests agents and brokers that die, and
+invalid arguments. Prints TAP. Exits with status 77 if this machine cannot run the tests. Usage: verbs_oci.py HAWSER APP
+crun|runc|run, where APP is the program."""
 import contextlib
 import json
 import os
@@ -28,11 +29,11 @@ WAYS = [a + b for a in ("", "openat2_") for b in ("rdwr", "wronly", "rdonly")]
 
 
 def nodes(**errno):
-    """Returns what the program gets for each node, in each way of opening it."""
+    """Returns the results that the program should report for each node and each way to open the node."""
     return {f"{node}_{way}": e for node, e in errno.items() for way in WAYS}
 
 
-# What the program must get. runc has no notification of write(), which makes no difference here.
+# The results that the program must report. With runc, write() causes no notification, which does not matter here.
 WANTED = {
     **nodes(node="EACCES", node2="ENOENT", rdma_cm="ENOENT"),
     "file": "ok", "file960": "ok", "null": "ok", "threads": "ok", "fork": "ok", "verbs_null": "ENOTTY", "verbs_closed": "EBADF",
@@ -89,7 +90,7 @@ class Host:
         os.mknod(self.dev / "uverbs0", 0o20666, os.makedev(231, 192))
         os.chmod(self.dev / "uverbs0", 0o666)
         os.chmod(tmp, 0o755)
-        self.hawser, self.app = (reachable.copy(x, tmp) for x in (HAWSER, APP))  # copies that other users run
+        self.hawser, self.app = (reachable.copy(x, tmp) for x in (HAWSER, APP))  # copies that other users can execute
         must("mount", "-t", "sysfs", "none", "/sys")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
         self.agents = []
@@ -125,11 +126,11 @@ class Host:
 # ---- containers ----------------------------------------------------------------------------------
 
 def docker_like():
-    """Returns a profile that is a list of allowed calls, with conditions like those in Docker's default."""
+    """Returns a profile that lists permitted calls, with conditions similar to those in Docker's default profile."""
     header = next(p for p in map(pathlib.Path, ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h"))
                   if p.exists())
     names = sorted(set(re.findall(r"#define __NR_([a-z0-9_]+) ", header.read_text())) - {"socket", "clone", "clone3", "reboot", "mseal", "personality"})
-    names += ["socketcall", "_llseek", "mmap2", "no_such_call"]  # of other architectures, and an unknown one
+    names += ["socketcall", "_llseek", "mmap2", "no_such_call"]  # calls of other architectures, and an unknown call
     return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1,
             "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
             "syscalls": [{"names": names, "action": "SCMP_ACT_ALLOW"},
@@ -192,7 +193,7 @@ class Runtime:
 
     @contextlib.contextmanager
     def waiting(self, *argv):
-        """Runs a container whose program waits for lines."""
+        """Runs a container whose program waits for lines of input."""
         self.config("wait", seccomp=docker_like() if "list" in argv else None)
         r = self.spec("--container", "gpu")
         assert r.returncode == 0, r
@@ -200,7 +201,7 @@ class Runtime:
         p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
         try:
-            ok(ask(p) == "null ok", f"{ident} runs", self.host.log())  # so it has read its configuration, which the next one changes
+            ok(ask(p) == "null ok", f"{ident} runs", self.host.log())  # the runtime has read the configuration, which the next container changes
             yield ident, p
         finally:
             self("delete", "-f", ident)
@@ -290,8 +291,8 @@ def undo(rt, host):
 
 
 def orders(rt, host):
-    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in several orders and repeated: the devices
-    of the plan come through the broker, and none natively."""
+    """Tests `hawser sandbox spec` and `hawser verbs spec` on one bundle, in several orders and repeatedly. The
+    container must have access to the plan's devices only through the broker."""
     machine = full(host.tmp, "switch4")[0]
     dev = machine / "dev/infiniband"
     dev.mkdir(parents=True)
@@ -327,9 +328,9 @@ def orders(rt, host):
             ok(bound == want, f"{what}: the nodes are its own and those of the plan; all, where there is neither", bound)
             if order[-1] == "s":
                 ok(("verbs spec` again" in done[-1].stderr) == (not known), f"{what}: others are told", done[-1])
-            del c["hooks"]  # they would look for the NICs on this machine
-            c["linux"].pop("resources", None)  # there are no cgroups here
-            c["process"]["rlimits"] = [x for x in c["process"]["rlimits"] if x["type"] != "RLIMIT_MEMLOCK"]  # which may require CAP_SYS_RESOURCE
+            del c["hooks"]  # the hooks would search this machine for the plan's NICs
+            c["linux"].pop("resources", None)  # this machine may have no cgroup controllers
+            c["process"]["rlimits"] = [x for x in c["process"]["rlimits"] if x["type"] != "RLIMIT_MEMLOCK"]  # may require CAP_SYS_RESOURCE
             rt.file.write_text(json.dumps(c))
             r = rt("run", rt.new())
             as_wanted(r.stdout + r.stderr, f"{what}: in the container", stat_node="ok" if 0 in bound else "ENOENT",
@@ -473,7 +474,7 @@ def audit(host):
 
 
 def private_dev(host):
-    """Makes a /dev in this mount namespace with the nodes of a machine that has an RDMA device."""
+    """Mounts a /dev in this mount namespace with the device nodes of a machine that has an RDMA device."""
     new = host.tmp / "newdev"
     new.mkdir()
     must("mount", "-t", "tmpfs", "none", new)
@@ -543,7 +544,7 @@ def run(host):
     p.stdout.close()
 
     def waiting():
-        for f in host.state.glob("*.status"):  # of killed brokers
+        for f in host.state.glob("*.status"):  # status sockets of killed brokers
             f.unlink()
         p = subprocess.Popen(argv("--", APP, "wait", "x"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         ok(ask(p) == "null ok", "run: a command that waits")

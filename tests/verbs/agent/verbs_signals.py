@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser verbs agent` and its signals: SIGHUP reloads the policy, SIGUSR1 ends only the agent, SIGTERM
-everything (TAP; test_verbs_agent_life tests the effect on a broker). Usage: verbs_signals.py HAWSER"""
+"""Tests the signals of `hawser verbs agent`: SIGHUP reloads the policy, SIGUSR1 ends only the agent, and SIGTERM ends
+the agent and all brokers. Prints TAP. test_verbs_agent_life tests the effect on brokers.
+Usage: verbs_signals.py HAWSER"""
 import contextlib
 import os
 import pathlib
@@ -31,7 +32,7 @@ class Agent:
         stack.callback(self.p.kill)
 
     def said(self, what, n=1):
-        """Waits until the log contains the text n times. Returns True if it contains it exactly n times."""
+        """Waits until the log contains the text at least n times. Returns True if the final count is exactly n."""
         end = time.monotonic() + SECONDS
         while self.log.read_text().count(what) < n and time.monotonic() < end:
             time.sleep(0.01)

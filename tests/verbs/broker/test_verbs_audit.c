@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the audit file: complete lines of JSON, whatever programs call themselves and however many there are. */
+/* Tests that the audit file contains only complete lines of JSON, regardless of the names and the number of the
+ * programs. */
 #include "tests/tap.h"
 #include "verbs/broker/audit.h"
 
@@ -43,7 +44,8 @@ static void begin(struct vb_audit *a)
     said[0] = 0;
 }
 
-/* Reads all lines. Returns false unless all are JSON with a newline, and at most LINES. */
+/* Reads all lines of the file. Returns false unless there are at most LINES lines, each a JSON value followed by a
+ * newline. */
 static bool lines(json_t *out[LINES], unsigned *n, size_t *longest)
 {
     static char text[LINES * 2048];
@@ -163,7 +165,7 @@ static void flood(void)
     begin(&a);
     for (int i = 0; i < 1000; i++) {
         vb_audit_refusal(&a, &plain);
-        a.window = hw_now(); /* all within a second, even on the slowest machine */
+        a.window = hw_now(); /* keep all refusals in one second, even on slow machines */
     }
     ok(lines(L, &n, &longest) && n == 100, "of 1000 in a second, 100 are written");
     drop(L, n);
@@ -187,7 +189,7 @@ static void flood(void)
     drop(L, n);
 }
 
-/* Tests brokers that share the file. */
+/* Tests several brokers that share the audit file. */
 static void together(void)
 {
     struct vb_audit a;
@@ -236,7 +238,7 @@ static void failing(void)
     char first[sizeof(said)];
     snprintf(first, sizeof(first), "%s", said);
     vb_audit_refusal(&a, &plain);
-    setrlimit(RLIMIT_FSIZE, &old); /* our own output may be a file */
+    setrlimit(RLIMIT_FSIZE, &old); /* TAP output may go to a file */
     ok(strstr(first, "was lost: the write was incomplete"), "a disk that is full: %s", first);
     ok(strstr(said, "was lost: EFBIG"), "and stays so: %s", said);
     vb_audit_close(&a);

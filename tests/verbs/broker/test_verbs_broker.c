@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the lifetime of the verbs broker: opens, requests, file descriptors, ends. Uses real programs under the real
- * filter, real file descriptors and memory; verbs_fake.c replaces the RDMA kernel. */
+/* Tests opens, requests and file descriptors throughout the verbs broker's lifetime, and how programs and opens end.
+ * Uses real programs under the real filter, with real file descriptors and memory. verbs_fake.c replaces the RDMA
+ * kernel. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 
@@ -34,8 +35,8 @@ static int basics(void *arg)
     must(app_context(fd) == 0);
     must(app_pd(fd, &pd) == 0 && pd == 0);
     must(app_pd(fd, &pd2) == 0 && pd2 == 1);
-    must(app_pd(plain, &pd2) == 0 && pd2 == 0); /* each open has its own numbers */
-    must(app_pd_free(fd, 7) == -ENOENT);        /* the answer of the kernel */
+    must(app_pd(plain, &pd2) == 0 && pd2 == 0); /* object numbers are per open */
+    must(app_pd_free(fd, 7) == -ENOENT);        /* the kernel's answer */
     app_step(1);
     must(app_pd_free(fd, pd) == 0 && app_pd_free(fd, 1) == 0);
     /* the program gets the kernel's refusal */
@@ -47,7 +48,7 @@ static int basics(void *arg)
     app_step(3);
     must(close(fd) == 0);
     app_step(4);
-    /* other files, and other ways to open a device */
+    /* files that are not devices, and other ways to open a device */
     must((fd = open("/dev/full", O_RDWR)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
     must(open("/nowhere/at/all", O_RDWR) < 0 && errno == ENOENT);
     must((fd = open("/dev/null", O_RDONLY)) >= 0 && fd < VB_FD_FIRST && close(fd) == 0);
@@ -91,7 +92,7 @@ static int denied(void *arg)
     must(app_open(1) == -EACCES);
     must((fd[0] = app_open(0)) >= 0 && (fd[1] = app_open(0)) >= 0);
     must(app_open(0) == -ENOMEM);
-    /* A closed one is free at once, although the broker held it a moment ago. */
+    /* Closing a device frees its quota at once, although the broker recently held a copy of the file descriptor. */
     for (int i = 0; i < 100; i++) {
         must(app_context(fd[0]) == 0);
         must(close(fd[0]) == 0);
@@ -119,7 +120,7 @@ static void test_denied(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* lifetime of an open */
+/* the lifetime of an open file description */
 
 static int lives(void *arg)
 {
@@ -130,7 +131,7 @@ static int lives(void *arg)
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     must(map != MAP_FAILED);
     must((fd2 = dup(fd)) >= 0 && fd2 < VB_FD_FIRST && close(fd) == 0);
-    must(app_pd(fd2, &pd) == 0 && pd == 1); /* the same open under another number */
+    must(app_pd(fd2, &pd) == 0 && pd == 1); /* the same open file description under another descriptor number */
     app_step(1);                            /* held by a dup and a mapping */
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     must(fd_send(pair[0], fd2) == 0);
@@ -155,7 +156,7 @@ static int lives(void *arg)
     app_step(5); /* held only by a mapping */
     must(munmap(map, 4096) == 0);
     app_step(6);
-    /* It cannot be reopened around the broker. */
+    /* The program cannot bypass the broker by reopening the device. */
     char path[64];
     must((fd = app_open(1)) >= 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -163,7 +164,7 @@ static int lives(void *arg)
     must(open(path, O_RDWR) < 0 && errno == EACCES);
     must(open(path, O_WRONLY) < 0 && errno == EACCES);
     must(close(fd) == 0);
-    /* It does not matter how a program ends. */
+    /* If a program is killed, its open devices are closed, too. */
     child = fork();
     if (child == 0) {
         for (int i = 0; i < 5; i++)
@@ -186,7 +187,7 @@ static void test_lives(void)
     world_start(&w, ALL, true, lives, NULL);
     for (int i = 1; i <= 3; i++) {
         ok(world_until(&w, i), "%s", held[i - 1].by);
-        usleep(120000); /* longer than the broker keeps its own file descriptor */
+        usleep(120000); /* longer than the broker keeps its own descriptor */
         is_int(world_status(&w, "fake1.opens"), 1, "holds an open");
         is_int(world_status(&w, "fake1.pd"), held[i - 1].pds, "and its objects");
         fake->go = i;
@@ -213,15 +214,15 @@ static int descriptors(void *arg)
     uint64_t v = 0;
     int fd, other, ch;
     (void)arg;
-    /* its stub remains */
+    /* the stub keeps running */
     must((fd = app_open(0)) >= 0 && app_pd(fd, &pd) == 0 && close(fd) == 0);
     app_step(1);
     must((fd = app_open(0)) >= 0);
-    /* foreign files */
+    /* files that the broker does not serve */
     must((other = open("/dev/null", O_RDONLY)) >= 0);
     must(app_pd(other, &pd) == -ENOTTY);
     must(app_pd(-1, &pd) == -EBADF && app_pd(555, &pd) == -EBADF);
-    /* reused numbers: the same number, another file, another open */
+    /* reused descriptor numbers: the same number refers to another file, then to another open */
     for (int i = 0; i < 200; i++) {
         must(app_pd(fd, &pd) == 0 && pd == 0);
         must(dup2(other, fd) == fd);
@@ -230,10 +231,10 @@ static int descriptors(void *arg)
         must(app_pd(fd, &pd) == -EBADF);
         must(app_open(0) == fd);
     }
-    /* a channel: the file descriptor that the program gets is the kernel's eventfd */
+    /* a completion channel: the program receives the kernel's eventfd */
     must((ch = app_channel(fd)) >= 0 && ch < VB_FD_FIRST && fcntl(ch, F_GETFD) == FD_CLOEXEC);
     must(read(ch, &v, sizeof v) == sizeof v && v == 7 && write(ch, &v, sizeof v) == sizeof v);
-    /* passed back with a CQ, it is the eventfd again */
+    /* a CQ request that names the program's descriptor passes the same eventfd to the kernel */
     uint32_t cqe = 0;
     struct ib_uverbs_attr a[] = {
         {.attr_id = UVERBS_ATTR_CREATE_CQ_HANDLE, .flags = 1},
@@ -252,14 +253,14 @@ static int descriptors(void *arg)
     struct ib_uverbs_attr async = {.attr_id = UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, .flags = 1};
     must(app_ioctl(fd, UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, &async, 1) == 0);
     must(read((int)async.data, &v, sizeof v) == sizeof v && v == 9);
-    /* no file descriptor is free for it */
+    /* no descriptor number is free for the channel */
     struct rlimit was, low = {4, 0};
     must(getrlimit(RLIMIT_NOFILE, &was) == 0);
     low.rlim_max = was.rlim_max;
     must(setrlimit(RLIMIT_NOFILE, &low) == 0);
     must(app_channel(fd) == -EMFILE);
     must(setrlimit(RLIMIT_NOFILE, &was) == 0);
-    /* a child that has left a shared table of file descriptors uses its own */
+    /* a child that unshares its file descriptor table is served with its own table */
     pid_t child = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
     if (child == 0) {
         if (unshare(CLONE_FILES) || dup2(other, fd) != fd || app_pd(fd, &pd) != -ENOTTY)
@@ -285,7 +286,7 @@ static void test_descriptors(void)
     unsigned before = world_fds(&w);
     fake->go = 1;
     world_until(&w, 2);
-    for (int ms = 0; ms < 20000 && world_fds(&w) != before; ms++) /* asking for the status would end it too */
+    for (int ms = 0; ms < 20000 && world_fds(&w) != before; ms++) /* world_status() would close them, too */
         usleep(1000);
     is_int(world_fds(&w), before, "what the broker had fetched it closes soon");
     ok(world_becomes(&w, "fake0.opens", 0), "all of it ends");
@@ -318,7 +319,7 @@ static int taker(void *arg)
     must(fd >= 0);
     must(app_pd(fd, &pd) == -ENOTTY && app_pd_free(fd, 0) == -ENOTTY);
     int high = dup2(fd, VB_FD_LAST);
-    must(high == VB_FD_LAST && app_post(high, 0) == 32); /* left to the kernel: /dev/null accepts everything */
+    must(high == VB_FD_LAST && app_post(high, 0) == 32); /* the kernel handles this write; /dev/null accepts all data */
     return 0;
 }
 

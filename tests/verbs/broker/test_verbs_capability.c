@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a command of `hawser verbs run` cannot use the capabilities that it no longer has. A
- * capability is tried in a process that has it in addition to the remaining ones (if it does not work there, the test
- * is skipped), and in a process that vb_guard_command() has prepared, where it must not work. */
+/* Tests that a command of `hawser verbs run` cannot use the capabilities that hawser removed. Each capability is tried
+ * in two processes. The first has the capability in addition to the remaining ones; if the attack fails there, the test
+ * is skipped. The second was prepared by vb_guard_command(), and the attack must fail there. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs/stub/capability.h"
@@ -38,24 +38,24 @@
 
 #define OTHER  65534
 #define BIT(c) (1ull << (c))
-#define CLOSED (-EPERM) /* result of an attack: this if the way is closed; 0: it is open */
+#define CLOSED (-EPERM) /* result of an attack that is blocked; 0 if it succeeds */
 
 static char dir[] = "/tmp/hawser-capability-XXXXXX";
 static struct {
-    pid_t other; /* a process of another user, which also has the segment */
+    pid_t other; /* a process of another user, which also owns the segment */
     int segment;
     long word;   /* at the same address in each process */
-    int by_path; /* the folder as a mount, for handles */
+    int by_path; /* the directory's mount, for open_by_handle_at() */
     struct stat root;
 } * world;
 static struct {
     struct file_handle h;
     unsigned char room[MAX_HANDLE_SZ];
 } handle;
-static uint64_t own; /* the capabilities that this test has */
+static uint64_t own; /* the capabilities of this test */
 
-/* Returns 0 if a call passed the check of the capability: it succeeded, or failed as it must after the check.
- * Otherwise returns -errno, or CLOSED instead of -EACCES. */
+/* Returns 0 if a call passed the capability check: the call succeeded, or failed with the later error `as`. Otherwise,
+ * returns -errno, but CLOSED for EACCES. */
 static int beyond(long rc, int as)
 {
     return rc >= 0 || errno == as ? 0 : errno == EACCES ? CLOSED : -errno;
@@ -140,7 +140,7 @@ static int mount_devices(void)
     return rc;
 }
 
-/* Enters a folder, as if hawser were started in it with all privileges. */
+/* Enters a directory with chroot(), as if hawser had been started there with all privileges. */
 static int enter_jail(void)
 {
     return chroot(in_dir("jail")) < 0 || chdir("/") < 0 ? -errno : 0;
@@ -210,7 +210,7 @@ static int set_limit(void)
     return beyond(prlimit(world->other, RLIMIT_NOFILE, &few, NULL), 0);
 }
 
-/* Makes a process with the number of one that has ended, such as an application that the broker inspects. */
+/* Creates a process with the number of a process that has exited, such as an application that the broker inspects. */
 static int choose_pid(void)
 {
     for (int i = 0; i < 100; i++) {
@@ -253,8 +253,8 @@ static int load_module(void)
     return beyond(syscall(SYS_finit_module, -1, "", 0), EBADF);
 }
 
-/* Asks where a file is on disk (fs/ioctl.c): this requires the same capability as I/O ports, which not all kernels
- * have. */
+/* Queries the location of a file on disk (fs/ioctl.c). This requires the same capability as I/O ports, which some
+ * kernels do not support. */
 static int reach_ports(void)
 {
     int block = 0, fd = open(in_dir("program"), O_RDONLY | O_CLOEXEC);
@@ -268,7 +268,7 @@ static int account(void)
     return beyond(syscall(SYS_acct, in_dir("nosuch")), ENOENT);
 }
 
-/* Calls reboot() without a magic number: the kernel then only checks the capability. */
+/* Calls reboot() without the magic numbers, so the kernel checks only the capability. */
 static int restart(void)
 {
     return beyond(syscall(SYS_reboot, 0, 0, 0, NULL), EINVAL);
@@ -281,7 +281,7 @@ static int set_clock(void)
     return beyond(syscall(SYS_settimeofday, NULL, &none), EINVAL);
 }
 
-/* Hangs up the terminal of a session without one: requires the same capability as KDSKBSENT
+/* Calls vhangup() in a session without a terminal. This requires the same capability as KDSKBSENT
  * (drivers/tty/vt/keyboard.c). */
 static int hang_up(void)
 {
@@ -305,7 +305,7 @@ static int make_trie(void)
     return beyond(syscall(SYS_bpf, BPF_MAP_CREATE, &a, sizeof a), 0);
 }
 
-/* Returns the kernel's answer to a message of that type. */
+/* Sends a message of the given type to the kernel's audit system. Returns the kernel's answer. */
 static int tell_audit(uint16_t type, const char *text)
 {
     struct {
@@ -348,11 +348,11 @@ static int read_audit(void)
     return rc;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------------- */
+/* ---- all attacks -------------------------------------------------------------------------------------- */
 
 static const struct attack {
     const char *what;
-    int (*fn)(void);     /* NULL: it cannot be tried, for the reason in `what` */
+    int (*fn)(void);     /* NULL if no test is possible, for the reason in `what` */
     int (*before)(void); /* runs first, with all capabilities */
 } attacks[64] = {
     [CAP_CHOWN] = {.what = "a file becomes another user's", .fn = take_file},
@@ -394,7 +394,7 @@ static const struct attack {
     [CAP_CHECKPOINT_RESTORE] = {.what = "a process has the number of one that has ended", .fn = choose_pid},
 };
 
-/* Keeps only these capabilities, as root. */
+/* Drops all capabilities except the given ones. The process stays root. */
 static int only(uint64_t caps)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -412,7 +412,7 @@ static uint64_t permitted(void)
     return d[0].permitted | (uint64_t)d[1].permitted << 32;
 }
 
-/* Returns the result of the attack in a separate process. */
+/* Runs an attack in a separate process, and returns its result. */
 static int run(const struct attack *a, bool guarded, unsigned cap)
 {
     int status;
@@ -455,7 +455,7 @@ static void try_each(void)
     }
 }
 
-/* ---- the sets ------------------------------------------------------------------------------------------- */
+/* ---- capability sets ------------------------------------------------------------------------------------ */
 
 static void test_table(void)
 {
@@ -464,8 +464,8 @@ static void test_table(void)
     ok(!vb_capability(63) && !(vb_capabilities_kept() & BIT(63)), "one that nobody knows leaves");
 }
 
-/* Returns 0 if this process is user uid and has exactly these capabilities, permanently: the ambient set is empty, and
- * the bounding set has no others (except CAP_SETUID and CAP_SETGID, if the user is not root). */
+/* Returns 0 if this process has user id `uid` and exactly the given capabilities, permanently: the ambient set is
+ * empty, and the bounding set contains no others (except CAP_SETUID and CAP_SETGID if the user is not root). */
 static int has_just(uint64_t caps, uid_t uid)
 {
     if (permitted() != caps || geteuid() != uid || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
@@ -487,7 +487,7 @@ static int as_user(void)
     return vb_guard_user(NULL, OTHER, OTHER) < 0 ? 3 : has_just(0, OTHER);
 }
 
-/* Tests a user with capabilities from a service manager: securebits(7), and capabilities that children inherit. */
+/* Tests a non-root user to whom a service manager has given securebits(7) and inheritable capabilities. */
 static int as_user_kept(void)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -510,7 +510,7 @@ static int in_child(int (*fn)(void))
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ---- the world ------------------------------------------------------------------------------------------ */
+/* ---- setup ---------------------------------------------------------------------------------------------- */
 
 static void put(const char *name, mode_t mode, uid_t uid, gid_t gid)
 {
@@ -543,7 +543,7 @@ static void start_other(void)
     if (pid < 0 || read(p[0], &byte, 1) != 1)
         tap_skip_all("a process of another user's cannot be had");
     close(p[0]);
-    world->other = pid; /* the child shares the world */
+    world->other = pid; /* the child uses the same *world */
 }
 
 static void end_all(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests pages that arrive late, like those of a program's own file system (verbs_slow.h). If results are written to
- * such a page, only the stub waits. If a request is on such a page, the broker of its container waits while it reads
- * the page, and can be killed; no other container waits. A program that is killed meanwhile leaves nothing to the next
- * process with its process id.
+ * Tests pages that arrive late, like pages in a program's own file system (verbs_slow.h). If results are written to
+ * such a page, only the stub waits. If a request is on such a page, the container's broker waits while it reads the
+ * page, but can be killed; no other container waits. If a program is killed meanwhile, nothing is written to the next
+ * process with the same process id.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -27,7 +27,7 @@
 
 static uint64_t memory[SLOW_PAGE] __attribute__((aligned(4096)));
 
-/* Makes a few requests, which must succeed. */
+/* Makes a few requests that must succeed. */
 static int serve(int fd)
 {
     for (int i = 0; i < 20; i++) {
@@ -54,14 +54,14 @@ static bool another_works(void)
     return app == 0 && end == 0;
 }
 
-/* ---------------------------------------------- results on a page that waits */
+/* ---------------------------------------------- results on a delayed page */
 
-/* A thread with a request whose results go to the page that waits. */
+/* A thread with a request whose results are written to the delayed page. */
 struct ask {
     pthread_t thread;
     int fd, rc;
     char *at;
-    bool mr; /* executed by the stub */
+    bool mr; /* the stub executes the request */
 };
 
 static void *ask(void *arg)
@@ -88,7 +88,7 @@ static uint32_t mr_at(const char *at)
     return r.mr_handle;
 }
 
-/* Step 1: a request waits. Step 2: another process is served. */
+/* Step 1: a request waits for the page. Step 2: another process has been served. */
 static int begin(struct ask *a, bool mr)
 {
     int fd = app_open(0), st;
@@ -150,7 +150,7 @@ static int is_left(void *arg)
     must(begin(&a, arg) == 0);
     must(pthread_join(a.thread, NULL) == 0 && (a.rc == -EIO || a.rc == -ENOSYS));
     must(app_pd(a.fd, &pd) == -ENOSYS);
-    return 0; /* although the stub still waits */
+    return 0; /* the program exits, although the stub still waits */
 }
 
 static void test_stop(bool mr)
@@ -181,7 +181,7 @@ static void test_killed(bool mr)
     hw_close(&slow_fd);
 }
 
-/* ---------------------------------------------- a request on a page that waits */
+/* ---------------------------------------------- a request on a delayed page */
 
 enum { HEADER, ATTRS, INPUT, PATH, DOORBELL, PLACES };
 static const char *const places[PLACES] = {"a header", "attributes", "an input", "a path", "a doorbell"};
@@ -219,7 +219,8 @@ static void *tell_wanted(void *arg)
     return NULL;
 }
 
-/* Tests a page that the program itself delays. Another process of the container continues after it. */
+/* Tests a page that the program itself delays. After the program is killed, another process of the container is
+ * served. */
 static int stalls(void *arg)
 {
     pthread_t t;
@@ -251,7 +252,7 @@ static void test_stall(int place)
         usleep(1000);
     is_int(fake->number[2], 1, "and the container's other process is served then");
     is_int(world_end(&w), 0, "the broker ends");
-    while (waitpid(-1, NULL, 0) > 0) /* that process, which is our child since its parent has ended */
+    while (waitpid(-1, NULL, 0) > 0) /* reaps the other process, an orphan that is now our child */
         ;
 }
 
@@ -293,10 +294,10 @@ static void test_broker_killed(int place)
     hw_close(&slow_fd);
 }
 
-/* --------------------------------------------------- a process id used again */
+/* --------------------------------------------------- a reused process id */
 
 #define MARK 0x5a
-/* Target of the second output; in the victim, its own data. */
+/* Target of the second output. In the victim, this is the victim's own data. */
 static uint8_t target[SLOW_PAGE] __attribute__((aligned(4096)));
 
 static int asks_and_dies(void *arg)
@@ -323,7 +324,7 @@ static int asks_and_dies(void *arg)
     return 1;
 }
 
-/* Forks a child with that process id (include/uapi/linux/sched.h, struct clone_args, Linux 5.5). */
+/* Forks a child with the given process id (include/uapi/linux/sched.h, struct clone_args, since Linux 5.5). */
 static pid_t fork_as(pid_t pid)
 {
     struct {
@@ -361,7 +362,7 @@ static void test_reuse(void)
     ok(child == pid, "another process gets its number: %d", (int)child);
     while (child > 0 && fake->seen != 2)
         usleep(1000);
-    slow_let_go(0); /* if anything still waits for it */
+    slow_let_go(0); /* in case a request still waits for the page */
     is_int(world_end(&w), 0, "the broker has nothing more to do, and ends");
     fake->go = 1;
     ok(child > 0 && waitpid(child, &st, 0) == child && st == 0, "the other process's memory is as it was");
@@ -370,9 +371,9 @@ static void test_reuse(void)
     hw_close(&slow_fd);
 }
 
-/* Runs in a new PID namespace, so that no other process gets the number, and a faulty broker affects no other process.
- * The test itself stays outside, because LeakSanitizer starts a thread at the end, which is impossible in a namespace
- * whose init has ended. */
+/* Runs in a new PID namespace, so that no other process can get the process id, and a faulty broker cannot affect other
+ * processes. The test itself stays outside: LeakSanitizer starts a thread at exit, which is impossible in a namespace
+ * whose init has exited. */
 static int reuse_main(void)
 {
     int st = -1;
@@ -410,7 +411,7 @@ int main(void)
     }
     int st = -1;
     fflush(NULL);
-    pid_t last = fork(); /* it continues the numbers of the assertions, and ends them */
+    pid_t last = fork(); /* this child continues the TAP numbering, and prints the plan */
     if (last == 0)
         _exit(reuse_main() | fflush(NULL));
     waitpid(last, &st, 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests a seccomp filter of the program that answers the stub's system calls in place of the kernel, because RET_ERRNO
- * takes precedence over USER_NOTIF: the stub's next call has whatever the filter returns as the result of the last one.
- * Whatever it returns, the program never gets more than its quota, and the broker's accounts match the (simulated)
- * kernel.
+ * Tests a program whose seccomp filter answers the stub's system calls instead of the kernel: RET_ERRNO takes
+ * precedence over USER_NOTIF, so the stub's next call reports the filter's return value as the result of the previous
+ * call. Regardless of this value, the program never gets more than its quota, and the broker's accounts match the
+ * simulated kernel.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -23,13 +23,14 @@
 #define ONE    "[default]\ndevices = *\nmr_bytes = 1M\nmax_mrs = 1\n"
 #define QUEUES "[default]\ndevices = *\nmax_cqs = 3\nmax_qps = 3\nmax_srqs = 3\nmax_wqs = 3\nallow = raw xrc\n"
 
-/* Indices of fake->number[]: the most objects and bytes of MRs that the program has had; its requests that succeeded,
- * and those that failed. */
+/* Indices of fake->number[]: the maximum number of the program's MRs and their maximum total size, then the numbers of
+ * successful and failed requests. */
 enum { MOST, MOST_BYTES, GOOD, BAD };
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
 
-/* Returns page n, which begins with its own address, as the simulated kernel expects of memory that it pins. */
+/* Stores the address of page n at the start of the page, where the simulated kernel expects the address when it pins
+ * the page. Returns the address. */
 static uint64_t page(unsigned n)
 {
     uint64_t *p = memory + (size_t)n * 512;
@@ -41,15 +42,16 @@ static uint64_t page(unsigned n)
 
 #define ARG(i) ((uint32_t)offsetof(struct seccomp_data, args[i]))
 
-/* Which calls of the stub the filter answers: calls nr on file descriptor fd in which the low half of argument arg has
- * any of the bits, or (equal) is equal to them; `not`: the other calls nr on fd. */
+/* Selects the stub's calls that the filter answers: system calls nr on file descriptor fd. The low 32 bits of argument
+ * arg must contain any of the given bits or, if `equal` is set, be equal to `bits`. `not` inverts the test of the
+ * argument. */
 struct forgery {
     const char *what;
     uint32_t nr, fd, arg, action;
     bool equal;
     uint32_t bits;
     bool not ;
-    bool late; /* the filter is installed by TSYNC when the stub exists; otherwise before it */
+    bool late; /* install the filter with TSYNC after the stub has started, not before */
 };
 
 static int add_filter(const struct forgery *f)
@@ -69,7 +71,7 @@ static int add_filter(const struct forgery *f)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         return -errno;
     long rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, f->late ? SECCOMP_FILTER_FLAG_TSYNC : 0, &p);
-    return rc > 0 ? -EBUSY : rc < 0 ? -errno : 0; /* more than 0: a thread with another filter */
+    return rc > 0 ? -EBUSY : rc < 0 ? -errno : 0; /* positive: a thread with a different filter */
 }
 
 #define STUB    SYS_ioctl, VB_STUB_FD
@@ -78,7 +80,7 @@ static int add_filter(const struct forgery *f)
 #define RESULT  ARG(5) /* result of the previous call */
 #define SAYS(e) (SECCOMP_RET_ERRNO | (e))
 
-/* Most of them once from the beginning, and once by TSYNC. */
+/* Most forgeries are tested twice: with a filter installed before the stub starts, and with a TSYNC filter. */
 static const struct forgery forgeries[] = {
     {"even calls are answered: EIO", STUB, NUMBER, SAYS(EIO), false, 1, true, false},
     {"even calls, by TSYNC", STUB, NUMBER, SAYS(EIO), false, 1, true, true},
@@ -93,7 +95,7 @@ static const struct forgery forgeries[] = {
 
 /* ---------------------------------------------------------------- counts */
 
-/* Files of the simulated kernel from this one on belong to the world. */
+/* Index of the first file of the simulated kernel that belongs to the world. */
 static unsigned first_file;
 
 static unsigned kernel_has(enum vb_type t)
@@ -171,7 +173,7 @@ static int forges_mrs(void *arg)
     for (unsigned i = 0; i < 48; i++)
         reg(fd, i, lengths[i / 2 % HW_ARRAY_LEN(lengths)]);
     app_step(1);
-    /* existing ones become larger, and smaller, which the kernel refuses */
+    /* enlarge existing MRs, then try to shrink them, which the kernel refuses */
     for (uint32_t i = 0; i < 12; i++) {
         note_most(app_rereg(fd, i, REREG_TRANS, page(1), MIB / 2, 0));
         note_most(app_rereg(fd, i, REREG_TRANS, page(1) + 8, 4096, 0));
@@ -205,7 +207,7 @@ static void test_mrs(const struct forgery *f)
     is_over(&w, 3);
 }
 
-/* Tests a failed change that the filter reports as a success: the quota does not get back the memory that the change
+/* Tests a failed change that the filter reports as a success. The quota must not regain the memory that the change
  * would have released. */
 static int shrinks(void *arg)
 {
@@ -327,8 +329,8 @@ static void test_copies(const struct forgery *f)
 
 /* ---------------------------------------------------- stubs that are killed */
 
-/* The stub dies when it has run a request and copied its results, or while it copies results. TRAP ends the program;
- * TRACE without a tracer is ENOSYS, as if the broker had gone. */
+/* The stub dies after it has run a request and copied the results, or while it copies results. TRAP kills the program.
+ * TRACE without a tracer returns ENOSYS, as if the broker had exited. */
 static const struct forgery deaths[] = {
     {"RET_KILL_THREAD", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, false, 4, false, false},
     {"RET_KILL_THREAD, by TSYNC", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, false, 4, false, true},
@@ -395,7 +397,7 @@ static void test_deaths(const struct forgery *f)
     is_over(&w, 2);
 }
 
-/* Every call of its stubs is answered, even the first one: only the child waits. */
+/* The filter answers all calls of the program's stubs, even the first, so only the child waits. */
 static const struct forgery never[] = {
     {"RET_KILL_THREAD", STUB, NUMBER, SECCOMP_RET_KILL_THREAD, true, UINT32_MAX, true, false},
     {"EIO", STUB, NUMBER, SAYS(EIO), true, UINT32_MAX, true, false},
@@ -429,15 +431,16 @@ static void test_never(const struct forgery *f)
     is_over(&w, 2);
 }
 
-/* Tests a stub that is killed while the kernel runs its request. The kernel then reports that nothing was made. The
- * broker gives back what was reserved for the request at once, or, if it cannot ask the kernel then, at the next
- * request that the reservation would prevent: a request of another process with the same context. */
+/* Tests a stub that is killed while the kernel runs its request. The kernel then reports that nothing was created. The
+ * broker releases the request's reservation immediately. If the broker cannot query the kernel at that time, it
+ * releases the reservation as soon as a later request needs the quota. Here, this is a request of another process with
+ * the same context. */
 static int hangs(void *arg)
 {
     uint32_t number;
     struct ib_uverbs_reg_mr_resp r;
     int fd = app_open(0), st;
-    bool deaf = arg; /* the kernel does not answer when the stub ends */
+    bool deaf = arg; /* the kernel does not answer when the stub exits */
     must(fd >= 0 && app_context(fd) == 0 && app_reg_method(fd, memory, 4096, &number) == 0 &&
          app_dereg(fd, number) == 0);
     for (unsigned i = 0; i < 4; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the broker's filter of system calls, and the tracer, which has none: the capabilities of each, that the end of
- * one affects the other no more than it should, and that the filter is effective. */
+/* Tests the broker's system call filter, and the tracer, which has no such filter. Checks the capabilities of both
+ * processes, how the exit of each process affects the other, and that the filter is effective. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
@@ -20,7 +20,7 @@
 
 static char memory[8192] __attribute__((aligned(4096)));
 
-/* Returns the number after `name` in /proc/PID/status; -1 if the process does not exist or is dead. */
+/* Returns the number after `name` in /proc/PID/status, or -1 if the process does not exist or is dead. */
 static long long of_process(pid_t pid, const char *name, int base)
 {
     char path[64], line[256];
@@ -45,7 +45,7 @@ static bool ends(pid_t pid)
     return of_process(pid, "Pid", 10) < 0;
 }
 
-/* Returns the broker's tracer; 0 unless it is the broker's only child. */
+/* Returns the broker's tracer, or 0 unless the broker has exactly one child. */
 static pid_t tracer_of(const struct world *w)
 {
     char path[64], text[64] = "", comm[32] = "";
@@ -70,14 +70,14 @@ static unsigned fds_of(pid_t pid)
     return world_fds(&(struct world){.broker = pid});
 }
 
-/* Registers memory. -ENOTTY: a stub has run the request, on /dev/null. */
+/* Registers memory. Returns -ENOTTY if a stub has run the request, because the device is /dev/null. */
 static int reg(int fd)
 {
     struct ib_uverbs_reg_mr_resp r;
     return app_reg(fd, memory, sizeof memory, &r);
 }
 
-/* Forbids a call, as a container's profile may. */
+/* Forbids a system call, as a container's seccomp profile might. */
 static int forbid(unsigned nr)
 {
     struct sock_filter f[] = {
@@ -90,7 +90,7 @@ static int forbid(unsigned nr)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p);
 }
 
-/* -------------------------------------------------------- what each has */
+/* -------------------------------------------------- rights of each process */
 
 static int steps(void *arg)
 {
@@ -138,7 +138,7 @@ static void test_there(void)
     ok(ends(tracer), "and so does the tracer");
 }
 
-/* --------------------------------------------------------- the filter bites */
+/* ----------------------------------------------------- the filter's effect */
 
 static int breached(void *arg)
 {
@@ -180,7 +180,7 @@ static void test_bites(void)
     }
 }
 
-/* ------------------------------------- privileges that a program gives up */
+/* ---------------------------------- programs that give up privileges */
 
 static bool may_lock(pid_t tid)
 {
@@ -197,7 +197,7 @@ static int give_up(void)
     return (int)syscall(SYS_capset, &h, d);
 }
 
-/* Returns the other thread of the process, which is its stub. */
+/* Returns the stub, which is the only other thread of the process. */
 static pid_t stub_of(void)
 {
     pid_t found = 0;
@@ -233,7 +233,8 @@ static int with_user(void *arg)
     return 0;
 }
 
-/* A child that shares the memory, with all capabilities, in a namespace in which they have no effect. */
+/* Runs in a child that shares the program's memory. The child has all capabilities, but only in a new user
+ * namespace. */
 static int in_namespace(void *fd)
 {
     return may_lock((pid_t)syscall(SYS_gettid)) && reg(*(int *)fd) == -ENOTTY ? 0 : 1;
@@ -252,7 +253,7 @@ static int with_namespace(void *arg)
     return 0;
 }
 
-/* Tests that a stub which a filter prevents from giving up privileges pins no memory for processes with fewer
+/* Tests that a stub does not pin memory for less privileged processes if a filter prevents the stub from giving up its
  * privileges. */
 static int with_filter(void *arg)
 {
@@ -262,7 +263,7 @@ static int with_filter(void *arg)
     must(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
     uint32_t pd;
     must(reg(fd) == -EPERM && may_lock(stub_of()) && reg(fd) == -EPERM);
-    must(app_pd(fd, &pd) == 0); /* requests that pin nothing continue to work */
+    must(app_pd(fd, &pd) == 0); /* requests that pin no memory still succeed */
     return 0;
 }
 
@@ -288,7 +289,7 @@ static void test_given_up(void)
        "the audit says why");
 }
 
-/* ------------------------------------------------------- either is killed */
+/* ---------------------------------------- the broker or the tracer is killed */
 
 static int without_tracer(void *arg)
 {
@@ -297,9 +298,9 @@ static int without_tracer(void *arg)
     (void)arg;
     int fd = app_open(0);
     must(fd >= 0 && give_up() == 0 &&
-         reg(fd) == -ENOTTY); /* otherwise its right to lock memory is looked up each time */
+         reg(fd) == -ENOTTY); /* otherwise, the broker would check the right to lock memory each time */
     app_step(1);
-    must(reg(fd) == -ENOTTY); /* it has its stub */
+    must(reg(fd) == -ENOTTY); /* the stub exists */
     must(app_pd(fd, &pd) == 0 && app_open(0) == -EIO);
     pid_t child = fork();
     if (child == 0)
@@ -308,7 +309,7 @@ static int without_tracer(void *arg)
     return 0;
 }
 
-/* Returns true if the audit has a line about an open that failed because the tracer has ended. */
+/* Returns true if the audit log contains an open that failed because the tracer has exited. */
 static bool has_refused_open(const char *audit)
 {
     const char *at = strstr(audit, "\"open\""), *why = at ? strstr(at, "has ended: programs of the container") : NULL;

@@ -13,14 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the allocator may keep; AddressSanitizer keeps freed memory for a while. */
+/* Heap growth that is not treated as a leak. AddressSanitizer keeps freed memory for a while. */
 #define GROWS_KIB (HW_ASAN ? 65536 : 256)
 
 #define ALL "[default]\ndevices = *\n"
 
-/* a request that changes in flight */
+/* requests that change in flight */
 
-/* What the flippers change: MODIFY_QP to port 1, which is allowed, and 2, which is not. */
+/* The request that the flipping threads change: MODIFY_QP to port 1, which is allowed, or port 2, which is not. */
 static struct flipped {
     struct vb_header hdr;
     struct ib_uverbs_attr attr[3];
@@ -29,12 +29,12 @@ static struct flipped {
 } good;
 static struct {
     struct flipped shared;
-    char room[1 << 17]; /* for the memory that a changed length covers */
+    char room[1 << 17]; /* memory for requests with changed lengths */
 } common;
 
 static atomic_bool flipping;
 
-/* Writes another word to a place, and restores the right one, repeatedly. */
+/* Repeatedly writes another value to a field of the request, and restores the correct value. */
 static void *flip(void *arg)
 {
     static const struct {
@@ -62,7 +62,7 @@ static void *flip(void *arg)
     unsigned seed = (unsigned)(uintptr_t)arg;
     while (flipping) {
         size_t i = (seed = seed * 1103515245u + 12345u) / 65536 % HW_ARRAY_LEN(spots);
-        if (i && seed & 1u << 30) /* mainly the port: then the request is valid, but forbidden */
+        if (i && seed & 1u << 30) /* mostly change the port: the request stays valid, but is forbidden */
             i = 0;
         for (int k = 0; k < 20; k++) {
             memcpy((char *)&common.shared + spots[i].at, &spots[i].other, spots[i].len);
@@ -147,7 +147,8 @@ static void on_alarm(int sig)
     rings++;
 }
 
-/* Allocates and frees while signals arrive; arg: with SA_RESTART. A number that the program does not know was lost. */
+/* Creates and destroys PDs while signals arrive. arg: use SA_RESTART. A PD whose number does not reach the program is
+ * lost. */
 static int storm(void *arg)
 {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = arg ? SA_RESTART : 0};
@@ -163,7 +164,7 @@ static int storm(void *arg)
         while ((rc = app_pd_free(fd, pd)) == -EINTR)
             fake->number[1]++;
         if (rc == -ENOENT)
-            fake->number[2]++; /* the interrupted call had freed it */
+            fake->number[2]++; /* the interrupted call had already freed the PD */
         else
             must(rc == 0);
     }
@@ -184,9 +185,10 @@ static void test_storm(bool killable, bool restart)
     bool done = world_until(&w, 1);
     ok(done, "%ld signals, %s, %s: every answer arrives", (long)fake->number[0],
        restart ? "calls restarted" : "calls interrupted", killable ? "held back while a request runs" : "at any time");
-    /* A signal between the answer and the wakeup of the thread takes the answer, although the broker was told that it
-     * was delivered (kernel/seccomp.c, seccomp_do_user_notification() checks err before the state). The call that is
-     * then repeated is indistinguishable from a second one like it. */
+    /* If a signal arrives between the answer and the wakeup of the thread, the answer is lost, although the kernel
+     * reports to the broker that the answer was delivered (in kernel/seccomp.c, seccomp_do_user_notification() checks
+     * err before the state). The program then repeats the call, and the broker cannot distinguish the repeated call
+     * from a new call. */
     const long lost = killable ? 0 : 3;
     ok(fake->number[2] <= lost && fake->live <= (unsigned)lost,
        "nothing was made that the program does not know of: %u; nothing freed twice: %ld", fake->live,
@@ -200,7 +202,7 @@ static void test_storm(bool killable, bool restart)
     world_end(&w);
 }
 
-/* Tests a call that is not repeated: what it made is taken back. */
+/* Tests an interrupted call that the program does not repeat: the broker destroys the created object. */
 static int forget(void *arg)
 {
     struct sigaction sa = {.sa_handler = on_alarm};
@@ -209,11 +211,11 @@ static int forget(void *arg)
     pid_t me = getpid();
     (void)arg;
     must(fd >= 0 && sigaction(SIGALRM, &sa, NULL) == 0);
-    must(app_pd(fd, &pd) == 0 && app_pd_free(fd, pd) == 0); /* it has its stub */
+    must(app_pd(fd, &pd) == 0 && app_pd_free(fd, pd) == 0); /* starts the stub */
     unsigned ran = fake->ran;
     fake->ms = 200;
     pid_t child = fork();
-    if (child == 0) { /* while the kernel executes it */
+    if (child == 0) { /* while the kernel runs the next request */
         while (fake->ran == ran)
             usleep(500);
         _exit(kill(me, SIGALRM) != 0);
@@ -256,7 +258,7 @@ static int use(int device)
     ch = app_channel(fd);
     if (ch < 0)
         return ch;
-    return 0; /* with everything open */
+    return 0; /* leaves all files open */
 }
 
 static int lives(void *arg)
@@ -265,7 +267,7 @@ static int lives(void *arg)
     app_step(1);
     for (int i = 0; i < n; i++) {
         if (i == 50)
-            app_step(2); /* what grows once has grown */
+            app_step(2); /* one-time growth is complete */
         pid_t child = fork();
         if (child == 0)
             _exit(use(i & 1) ? 1 : 0);
@@ -337,7 +339,7 @@ static void test_pairs(void)
     world_end(&w);
 }
 
-/* Tests programs that are killed after varying times, in different steps. */
+/* Kills programs after varying times, so that they die in different steps. */
 static int kills(void *arg)
 {
     int st;
@@ -403,11 +405,11 @@ static int bells(void *arg)
     (void)arg;
     int fd = app_open(0);
     must(fd >= 0);
-    must(app_post(fd, 0) == -EACCES); /* of a driver that is not named yet */
+    must(app_post(fd, 0) == -EACCES); /* the program has not named the driver yet */
     must(app_context(fd) == 0);
     for (int i = 0; i < 1000; i++)
         must(app_post(fd, 0) == 32);
-    must(app_post(fd, 1) == -EACCES); /* inline work requests name memory */
+    must(app_post(fd, 1) == -EACCES); /* inline work requests contain memory addresses */
     struct {
         struct ib_uverbs_cmd_hdr hdr;
         struct ib_uverbs_req_notify_cq u;
@@ -424,7 +426,7 @@ static int bells(void *arg)
     fake->fail = -EINVAL;
     must(app_post(fd, 0) == -EINVAL);
     fake->fail = 0;
-    /* other files with such numbers work as usual */
+    /* other files with such descriptor numbers work as usual */
     int p[2];
     must(pipe(p) == 0 && dup2(p[1], VB_FD_LAST) == VB_FD_LAST);
     must(write(VB_FD_LAST, "x", 1) == 1 && close(VB_FD_LAST) == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests memory registered through the verbs broker: real programs with the real stub in them, its window and its calls;
- * but the effect of a call is simulated on the window's bytes (verbs_fake_stub.c), because there is no RDMA kernel. */
+/* Tests memory registered through the verbs broker, with real programs, and the real stub with its window and system
+ * calls. There is no RDMA kernel, so verbs_fake_stub.c simulates the effect of a call on the window's bytes. */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
@@ -18,7 +18,7 @@
 
 static char memory[4 * MIB] __attribute__((aligned(4096)));
 
-/* --------------------------------------------------------------- it works */
+/* --------------------------------------------------------- normal operation */
 
 static int basics(void *arg)
 {
@@ -41,15 +41,15 @@ static int basics(void *arg)
         must(app_reg(fd, memory, MIB / 4, &r) == 0);
     must(app_reg(fd, memory, 4096, &r2) == -ENOMEM);
     must(app_dereg(fd, r.mr_handle) == 0 && app_reg(fd, memory, 4096, &r2) == 0);
-    /* if the answer cannot be written, the kernel would have taken it back */
+    /* the program cannot receive the answer, and the kernel would have undone the registration */
     struct ib_uverbs_reg_mr in = {.start = (uintptr_t)memory, .length = 4096, .hca_va = (uintptr_t)memory};
     must(app_write_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &in, sizeof in, (void *)16, 12) == -EFAULT);
     app_step(3);
-    /* what has ended does not count, although the stub still has the device in its table */
+    /* destroyed MRs do not count, although the stub's table still holds the device */
     must(close(fd) == 0 && (fd = app_open(0)) >= 0 && app_reg(fd, memory, MIB, &r) == 0);
     must(close(fd) == 0);
     app_step(4);
-    fake->number[FAKE_MODE] = REAL; /* /dev/null has no such call: this is the answer of the real kernel */
+    fake->number[FAKE_MODE] = REAL; /* /dev/null answers like the real kernel */
     must((fd = app_open(0)) >= 0);
     must(app_reg(fd, memory, 4096, &r) == -ENOTTY);
     return 0;
@@ -80,14 +80,14 @@ static void test_basics(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* Tests the method of newer kernels: the quota gets back what is deregistered, any number of times. */
+/* Tests the REG_MR method of newer kernels, and that each DEREG_MR releases the full quota. */
 static int by_method(void *arg)
 {
     uint32_t number, other;
     (void)arg;
     int fd = app_open(0);
     must(fd >= 0);
-    must(app_reg_method(fd, memory + 4096, MIB / 2 + 1, &number) == 0); /* complete pages count */
+    must(app_reg_method(fd, memory + 4096, MIB / 2 + 1, &number) == 0); /* partial pages count as whole pages */
     app_step(1);
     must(app_reg_method(fd, memory, MIB / 2, &other) == -ENOMEM);
     must(app_dereg(fd, number) == 0);
@@ -116,7 +116,7 @@ static void test_by_method(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* Tests that requests outside the schema are counted each time, and audited once. */
+/* Tests that the broker counts each refusal of a request outside the schema, but audits only the first refusal. */
 static int refusals(void *arg)
 {
     struct ib_uverbs_attr none = {.attr_id = 0, .flags = UVERBS_ATTR_F_MANDATORY};
@@ -190,12 +190,12 @@ static int processes(void *arg)
     }
     must(waitpid(child, &st, 0) == child && st == 0);
     app_step(3);
-    /* a process that shares the memory of this one */
+    /* a process that shares this process's memory */
     static char stack[65536] __attribute__((aligned(16)));
     child = clone(clone_vm, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     must(child > 0 && waitpid(child, &st, 0) == child && st == 0);
     app_step(4);
-    /* one whose program exits only by the end of its first thread: its stub must not keep it */
+    /* A process whose first thread exits without exit_group(). The stub must not keep the process alive. */
     child = fork();
     if (child == 0) {
         if (registers((void *)1))
@@ -203,7 +203,7 @@ static int processes(void *arg)
         syscall(SYS_exit, 0);
     }
     must(waitpid(child, &st, 0) == child && st == 0);
-    /* one that is killed while its stub is working */
+    /* a process that is killed while its stub runs a request */
     fake->number[FAKE_MODE] = HANGS;
     fake->seen = 0;
     child = fork();
@@ -220,8 +220,8 @@ static int processes(void *arg)
     return 0;
 }
 
-/* Returns the number of the broker's file descriptors once it is idle: when it has nothing else to do it makes a window
- * and a mount in advance, and keeps a device for a moment. */
+/* Returns the number of the broker's file descriptors once the broker is idle. An idle broker prepares a spare window
+ * and mount, and briefly keeps a device open. */
 static unsigned still_fds(const struct world *w)
 {
     unsigned n = world_fds(w), same = 0;
@@ -265,11 +265,11 @@ static void test_processes(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* ------------------------------------------------------------------ harm */
+/* ---------------------------------------------------------------- attacks */
 
 static atomic_bool harming;
 
-/* Writes the number of another MR to the beginning of the window's writable part, while `forging` is set. */
+/* While `forging` is set, overwrites the start of the window's writable part with the number of another MR. */
 static atomic_bool forging;
 static atomic_uint victim;
 static void *forge(void *arg)
@@ -289,14 +289,14 @@ static void *forge(void *arg)
     }
     fake->number[4] = 1;
     while (harming) {
-        /* without the first three words */
+        /* leave the first three words unchanged */
         for (unsigned k = 3; k < 64 && forging; k++)
             __atomic_store_n(&at[k], victim, __ATOMIC_RELAXED);
     }
     return NULL;
 }
 
-/* Changes the length, and restores it. */
+/* Alternates the length between 1 TiB and the correct value. */
 static struct ib_uverbs_reg_mr changing;
 static void *stretch(void *arg)
 {
@@ -335,7 +335,7 @@ static int harm(void *arg)
     for (int i = 0; i < 4000 && fake->number[3] < 20; i++) {
         struct ib_uverbs_reg_mr_resp small;
         if (app_reg(fd, memory, 4096, &small))
-            break; /* it has used its full quota */
+            break; /* the quota is used up */
         victim = small.mr_handle;
         forging = true;
         rc = app_reg(fd, memory, MIB / 16, &r);
@@ -343,7 +343,7 @@ static int harm(void *arg)
         must(rc == 0 || rc == -ENOMEM);
         fake->number[2] += rc == 0;
         fake->number[3] += rc == 0 && r.mr_handle == small.mr_handle;
-        app_dereg(fd, small.mr_handle); /* which is small, whatever was claimed about its number since */
+        app_dereg(fd, small.mr_handle); /* its length is still that of the small MR */
         if (rc == 0 && r.mr_handle != small.mr_handle)
             app_dereg(fd, r.mr_handle);
         if (fake->mr_bytes > MIB)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a REREG_MR that waits for the stub, which a late page delays. Meanwhile, requests that need no stub, or
- * requests of another process, change what was checked and reserved for it. Also tests MRs that are destroyed before
- * their maker knows of them. */
+/* Tests a REREG_MR that waits for the stub while a late page delays the stub. Meanwhile, requests that need no stub, or
+ * requests of another process, change the state that the broker checked and reserved. Also tests MRs that are destroyed
+ * before their creator receives their number. */
 #include "tests/tap.h"
 #include "verbs/stub/inject.h"
 #include "verbs_queues.h"
@@ -49,7 +49,7 @@ static void *reregs(void *arg)
     return NULL;
 }
 
-/* Gives a small MR that number. Returns 0, or the reason for a failure. */
+/* Registers small MRs until one has the given number. Returns 0 or -errno. */
 static int take_number(int fd, uint32_t number)
 {
     uint32_t other;
@@ -62,7 +62,7 @@ static int take_number(int fd, uint32_t number)
     return -ENOENT;
 }
 
-/* Frees n MRs, and gives their numbers to small ones; then registers one with all the remaining room. */
+/* Destroys n MRs, and gives their numbers to small MRs. Then registers an MR that uses up the remaining quota. */
 static int replaces(const struct ask *a, unsigned n)
 {
     uint32_t all = 0;
@@ -125,7 +125,7 @@ static void test_replaced(void)
         ok(fake->mr_bytes <= MIB, "there are %ld bytes still, %u at most are allowed", (long)fake->mr_bytes, MIB);
         is_int(world_status(&w, "fake0.mr_bytes"), fake->mr_bytes, "which are counted");
         fake->go = 4 * n;
-        if (fake->number[1]) /* there was no room */
+        if (fake->number[1]) /* the quota was used up */
             break;
     }
     is_int(world_app(&w), 0, "the program was content");
@@ -133,7 +133,7 @@ static void test_replaced(void)
     hw_close(&slow_fd);
 }
 
-/* --------------------------- an MR that is destroyed before its maker knows of it */
+/* ------------------- an MR that is destroyed before its creator knows its number */
 
 static atomic_uint next_number;
 static atomic_bool guessing;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests requests that the stub runs, with real programs and stubs. The RDMA kernel is simulated (verbs_fake_stub.c) and
- * takes memory and file descriptors from the stub itself (verbs_fake_mlx5.c): an address is valid if the stub's mm has
- * it, a file descriptor if the stub's own table has it.
+ * Tests requests that the stub runs, with real programs and stubs. The RDMA kernel is simulated (verbs_fake_stub.c),
+ * and takes memory and file descriptors from the stub itself (verbs_fake_mlx5.c). An address is valid if it is mapped
+ * in the stub's mm. A file descriptor is valid if it is in the stub's own table.
  */
 #include "tests/fakes/verbs/verbs_fake.h"
 #include "tests/tap.h"
@@ -25,7 +25,8 @@
 
 static uint64_t memory[MIB / 8] __attribute__((aligned(4096)));
 
-/* Returns page n, which begins with its own address, as the simulated kernel expects of memory that it pins. */
+/* Stores the address of page n at the start of the page, where the simulated kernel expects the address when it pins
+ * the page. Returns the address. */
 static uint64_t page(unsigned n)
 {
     uint64_t *p = memory + (size_t)n * 512;
@@ -33,8 +34,8 @@ static uint64_t page(unsigned n)
     return *p;
 }
 
-/* Creates a queue of each kind, with a channel if the kind takes one; makes invalid requests; and checks that destroyed
- * objects are gone. */
+/* Creates a queue of each kind, with a channel if the kind accepts one. Then makes invalid requests, and checks that
+ * destroyed objects no longer exist. */
 static int one_of_each(void *arg)
 {
     (void)arg;
@@ -51,15 +52,15 @@ static int one_of_each(void *arg)
         must(q->object == UVERBS_OBJECT_CQ || app_queue_resize(fd, number, page(3)) == -ENOENT);
         must(app_queue_destroy(fd, q->object, number) == 0);
         must(app_queue_destroy(fd, q->object, number) == -ENOENT);
-        must(q->make(fd, -1, &bad, &number, token) == -EFAULT); /* the kernel's: not pinned */
+        must(q->make(fd, -1, &bad, &number, token) == -EFAULT); /* the kernel's error: not pinned */
         if (!q->channel)
             continue;
         must(q->make(fd, channel, &u, &number, token) == 0);
         must(app_queue_destroy(fd, q->object, number) == 0);
-        must(q->make(fd, foreign, &u, &number, token) == -EBADF); /* refused by the kernel: no channel */
+        must(q->make(fd, foreign, &u, &number, token) == -EBADF); /* the kernel's error: not a channel */
         must(q->make(fd, fd, &u, &number, token) == -EBADF);
-        must(q->make(fd, 959, &u, &number, token) == -EBADF);        /* does not exist */
-        must(q->make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* in the stub's table, and not in ours */
+        must(q->make(fd, 959, &u, &number, token) == -EBADF);        /* no such descriptor */
+        must(q->make(fd, VB_STUB_FD, &u, &number, token) == -EBADF); /* only in the stub's table */
         must(q->make(fd, VB_STUB_FD + 1, &u, &number, token) == -EBADF);
         must(q->make(fd, -2, &u, &number, token) == -EBADF);
     }
@@ -79,8 +80,8 @@ static const char *line_of(const char *path, const char *key, char *line, int ca
     return found ? line : "";
 }
 
-/* Returns whether a file descriptor of the stub is harmless: the broker replaces the stub's file descriptors with a
- * pidfd of the stub's own process and an empty, unused eventfd. The window's file can only be read. */
+/* Returns true if a file descriptor of the stub is harmless. The broker replaces the stub's file descriptors with a
+ * pidfd of the stub's own process and an unused eventfd with count 0. The window's file is read-only. */
 static bool harmless(const char *task, const char *fd, const char *link)
 {
     const char key[] = "eventfd-count:", flags[] = "flags:";
@@ -96,7 +97,8 @@ static bool harmless(const char *task, const char *fd, const char *link)
     return *count && strtoull(count + strlen(key), NULL, 16) == 0;
 }
 
-/* Returns how many file descriptors of the stub are of any use; -1 if there is no stub. *n: their total number. */
+/* Returns the number of the stub's file descriptors that are not harmless, or -1 if there is no stub. Stores the total
+ * number of the stub's file descriptors in *n. */
 static int useful_now(const struct world *w, unsigned *n)
 {
     char path[300], task[340], line[128];
@@ -129,8 +131,8 @@ static int useful_now(const struct world *w, unsigned *n)
     return found;
 }
 
-/* Like useful_now(), but waits up to 30 s until the broker has closed the device, which it keeps until something wakes
- * it. */
+/* Like useful_now(), but waits up to 30 s until the broker has closed the device. The broker closes the device only
+ * when it wakes up for another reason. */
 static int useful(const struct world *w, unsigned *n)
 {
     int found = useful_now(w, n);
@@ -164,7 +166,8 @@ static void test_queues(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* Tests stops, which take back the stub's call if the filter does not hold signals back: at any step of the broker. */
+/* Tests SIGSTOP during any step of the broker. If the filter does not hold signals back, SIGSTOP interrupts the stub's
+ * call. */
 static int stopped(void *arg)
 {
     uint32_t number = 0, token[2];
@@ -175,7 +178,7 @@ static int stopped(void *arg)
         union app_uhw u = app_uhw_at(page(1), page(2));
         must(app_queues[0].make(fd, channel, &u, &number, token) == 0 && token[0] == number + FAKE_TOKEN);
         int rc = app_queue_destroy(fd, UVERBS_OBJECT_CQ, number);
-        must(rc == 0 || rc == -ENOENT); /* see below */
+        must(rc == 0 || rc == -ENOENT); /* -ENOENT: see test_stopped() */
         fake->number[1]++;
         fake->number[2] += rc != 0;
     }
@@ -190,7 +193,7 @@ static void test_stopped(void)
     fake_reset();
     fake->driver = RDMA_DRIVER_MLX5;
     world_start(&w, ALL, false, stopped, NULL);
-    for (int i = 0, still = 0; i < 400 && still < 5; i++) { /* none five times in a row: it has failed */
+    for (int i = 0, still = 0; i < 400 && still < 5; i++) { /* no progress five times in a row: give up */
         long before = fake->number[1];
         kill(w.app, SIGSTOP);
         usleep(rand_r(&seed) % 1500);
@@ -203,8 +206,8 @@ static void test_stopped(void)
     fake->number[0] = 1;
     ok(world_until(&w, 1), "a program that is stopped 400 times while it makes CQs: %ld of them",
        (long)fake->number[1]);
-    /* A signal between an answer and the wakeup of the thread takes the answer (test_verbs_hostile.c): of few of 400
-     * here, and of more if other work delays the wakeup. */
+    /* If a signal arrives between an answer and the wakeup of the thread, the answer is lost (test_verbs_hostile.c).
+     * Here, this happens to a few of 400 answers, or to more if other work delays the wakeup. */
     ok(fake->live <= 100 && fake->number[2] <= 100,
        "all but %u that were made are known to it, all but %ld destroyed once", fake->live, (long)fake->number[2]);
     is_int(world_status(&w, "fake0.cq"), fake->live, "which are counted");
@@ -214,7 +217,7 @@ static void test_stopped(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* ---------------------------------------------- MRs that become others */
+/* ---------------------------------------------------- changed MRs */
 
 static int reregs(void *arg)
 {
@@ -225,9 +228,9 @@ static int reregs(void *arg)
     must(app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 3) == 0);
     app_step(1);
     must(app_rereg(fd, r.mr_handle, REREG_TRANS, page(8), 65536, 0) == 0);
-    /* the kernel's: not pinned */
+    /* the kernel's error: not pinned */
     must(app_rereg(fd, r.mr_handle, REREG_TRANS | REREG_ACCESS, page(9) + 8, 4096, 1) == -EFAULT);
-    must(app_rereg(fd, r.mr_handle, REREG_TRANS, page(8), 2 * MIB, 0) == -ENOMEM); /* the policy's */
+    must(app_rereg(fd, r.mr_handle, REREG_TRANS, page(8), 2 * MIB, 0) == -ENOMEM); /* the policy's error */
     must(app_rereg(fd, r.mr_handle + 1, REREG_ACCESS, 0, 0, 1) == -ENOENT);
     app_step(2);
     must(app_dereg(fd, r.mr_handle) == 0 && app_rereg(fd, r.mr_handle, REREG_ACCESS, 0, 0, 1) == -ENOENT);
@@ -287,7 +290,7 @@ static int reg_dmabuf(int fd, int dmabuf, uint64_t length, uint32_t *number)
     return rc < 0 ? rc : (int32_t)a[2].data == dmabuf && lkey == *number + 1 ? 0 : -EPROTO;
 }
 
-/* Registers by the newer method; address 0: none. */
+/* Registers memory with the newer method. If the address is 0, the request contains no address. */
 static int reg_method(int fd, int dmabuf, uint64_t address, uint64_t length, uint32_t *number)
 {
     uint32_t lkey, rkey;
@@ -310,7 +313,7 @@ static int reg_method(int fd, int dmabuf, uint64_t address, uint64_t length, uin
     return rc < 0 ? rc : (int)a[2].data_s64 == dmabuf && lkey == *number + 1 ? 0 : -EPROTO;
 }
 
-/* Tests dma-bufs. arg: the policy does not allow them. */
+/* Tests dma-bufs. If arg is not NULL, the policy must refuse them. */
 static int dmabufs(void *arg)
 {
     uint32_t number;
@@ -323,8 +326,8 @@ static int dmabufs(void *arg)
         must(reg_method(fd, buf, page(1), 4096, &number) == -EOPNOTSUPP);
         return 0;
     }
-    must(app_reg_method(fd, memory, 4096, &number) == 0 && app_dereg(fd, number) == 0); /* now there is a stub */
-    must(reg_dmabuf(fd, -1, 4096, &number) == -EBADF); /* this is how libraries ask whether they are supported */
+    must(app_reg_method(fd, memory, 4096, &number) == 0 && app_dereg(fd, number) == 0); /* starts the stub */
+    must(reg_dmabuf(fd, -1, 4096, &number) == -EBADF); /* libraries test for support in this way */
     must(reg_dmabuf(fd, buf, 65536, &number) == 0 && app_dereg(fd, number) == 0);
     must(reg_method(fd, buf, 0, 65536, &number) == 0 && app_dereg(fd, number) == 0);
     must(reg_dmabuf(fd, buf, 65536, &number) == 0);
@@ -334,8 +337,8 @@ static int dmabufs(void *arg)
     must(reg_dmabuf(fd, other, 4096, &number) == -EINVAL && reg_method(fd, other, 0, 4096, &number) == -EINVAL);
     must(reg_dmabuf(fd, fd, 4096, &number) == -EINVAL && reg_method(fd, fd, 0, 4096, &number) == -EINVAL);
     must(reg_dmabuf(fd, 959, 4096, &number) == -EBADF && reg_method(fd, 959, 0, 4096, &number) == -EBADF);
-    /* with an address too, the stub makes the request, and its table gets the dma-buf; the kernel expects only one of
-     * the two */
+    /* If the request also contains an address, the stub makes the request, and the dma-buf is in the stub's table. The
+     * kernel accepts only one of the two. */
     must(reg_method(fd, buf, page(1), 4096, &number) == -EINVAL);
     app_step(2);
     return 0;
@@ -355,7 +358,7 @@ static void test_dmabufs(void)
     ok(world_until(&w, 2), "another file is none, nor a descriptor that there is not, nor one with an address");
     is_int(useful(&w, &n), 0, "the stub has none of them");
     is_int(world_status(&w, "fake0.mr_bytes"), 0, "and none is counted");
-    ok(world_fds(&w) <= fds, "nor open in the broker"); /* a device may be kept for a moment */
+    ok(world_fds(&w) <= fds, "nor open in the broker"); /* the broker may keep a device open briefly */
     fake->go = 2;
     is_int(world_app(&w), 0, "the program was content");
     is_int(world_end(&w), 0, "the broker ends");
@@ -368,7 +371,7 @@ static void test_dmabufs(void)
     is_int(world_end(&w), 0, "the broker ends");
 }
 
-/* --------------------------------------------------- another container's */
+/* --------------------------------------------- MRs of another container */
 
 static int owner(void *arg)
 {
@@ -380,7 +383,7 @@ static int owner(void *arg)
         must(app_reg(fd, memory, 4096, &r) == 0);
     fake->number[0] = r.mr_handle;
     app_step(1);
-    must(app_dereg(fd, r.mr_handle) == 0); /* it still exists */
+    must(app_dereg(fd, r.mr_handle) == 0); /* the MR still exists */
     return 0;
 }
 

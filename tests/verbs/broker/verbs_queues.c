@@ -27,7 +27,7 @@ static int mlx5(int fd, uint32_t command, const void *in, size_t in_len, void *o
     a[1].data = (uintptr_t)in;
     a[3].data = (uintptr_t)uhw;
     a[4].data = (uintptr_t)out;
-    /* RESIZE_CQ has no answer of the driver */
+    /* RESIZE_CQ has no driver output */
     return token ? app_ioctl(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, a, 5)
                  : app_ioctl(fd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, a + 1, 4);
 }
@@ -54,14 +54,14 @@ int app_queue_destroy(int fd, uint16_t object, uint32_t number)
     return -EINVAL;
 }
 
-/* The functions that make a queue, for the rows of the table; its number is at `number`. */
+/* Functions that create a queue, for the table app_queues. They store the queue's number in *number. */
 static int make_cq(int fd, int channel, const union app_uhw *u, uint32_t *number, uint32_t *token)
 {
     struct ib_uverbs_create_cq in = {.cqe = 16, .comp_channel = channel};
     struct ib_uverbs_create_cq_resp out = {.cq_handle = ~0u};
     int rc = mlx5(fd, IB_USER_VERBS_CMD_CREATE_CQ, &in, sizeof in, &out, sizeof out, u, sizeof u->cq, token);
     *number = out.cq_handle;
-    /* a number of the table of the stub or the broker must not appear here */
+    /* the program must not see a file descriptor number of the stub or the broker */
     return rc == 0 && in.comp_channel != channel ? -EPROTO : rc;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For programs of tests: objects that mlx5 makes with the application's memory, and MRs that are reregistered. */
+/* Helpers for test programs: objects that mlx5 creates in the application's memory, and MRs that are reregistered. */
 #ifndef VERBS_QUEUES_H
 #define VERBS_QUEUES_H
 
@@ -8,7 +8,7 @@
 
 #include <rdma/mlx5-abi.h>
 
-/* The driver's part of each request: addresses at its beginning, everything else 0. */
+/* The driver's part of each request: addresses at the start, zeros after them. */
 union app_uhw {
     struct {
         uint64_t buf_addr, db_addr;
@@ -20,17 +20,19 @@ union app_uhw {
     struct mlx5_ib_create_wq wq;
 };
 
-/* Returns it with these addresses; an initializer would leave the ends of the longer members undefined. */
+/* Returns a driver part with the given addresses. An initializer would leave the ends of the longer members
+ * undefined. */
 union app_uhw app_uhw_at(uint64_t buf_addr, uint64_t db_addr);
 
-/* Functions that make a queue: return 0 and its number and the driver's token, or -errno. channel -1: none. */
+/* Each function creates a queue. On success, it returns 0, and stores the queue's number and the driver's token. On
+ * failure, it returns -errno. channel -1 means no channel. */
 #define APP_QUEUES 7
 extern const struct app_queue {
     const char *name;
     int (*make)(int fd, int channel, const union app_uhw *u, uint32_t *number, uint32_t *token);
     uint16_t object;
-    bool channel;         /* it takes a channel */
-} app_queues[APP_QUEUES]; /* CREATE_CQ is the first */
+    bool channel;         /* accepts a completion channel */
+} app_queues[APP_QUEUES]; /* CREATE_CQ is the first entry */
 int app_queue_destroy(int fd, uint16_t object, uint32_t number);
 int app_queue_resize(int fd, uint32_t number, uint64_t address); /* resizes a CQ to 32 entries */
 

@@ -37,7 +37,7 @@ bool slow_possible(void)
     return true;
 }
 
-/* Called in the program, before its filter. */
+/* Called in the program before the filter is installed. */
 static int make_pages(void)
 {
     char *p = mmap(NULL, (SLOW_PAGES + 1ul) * SLOW_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -57,7 +57,7 @@ void fake_end(void)
 {
     umount2(nodes, MNT_DETACH);
     rmdir(nodes);
-    DIR *d = opendir(state); /* may have files of killed brokers */
+    DIR *d = opendir(state); /* may contain files of killed brokers */
     for (struct dirent *e; d && (e = readdir(d));)
         unlinkat(dirfd(d), e->d_name, 0);
     if (d)
@@ -104,7 +104,7 @@ int fd_take(int from)
     return fd;
 }
 
-/* Installs the filter's notifications without the flag that holds signals back, built here. */
+/* Installs only the notifications of the filter, as BPF written by hand, without the flag that holds signals back. */
 static int install_plain(void)
 {
     const unsigned nr = offsetof(struct seccomp_data, nr), arg1 = offsetof(struct seccomp_data, args[1]),
@@ -173,7 +173,7 @@ static int broker_main(struct world *w, const char *text, int listener, int stop
     return rc ? 2 : 0;
 }
 
-/* Forks a child that ends with this process. */
+/* Forks a child that is killed when this process exits. */
 static pid_t child(void)
 {
     pid_t parent = getpid();
@@ -212,12 +212,12 @@ void world_start(struct world *w, const char *policy, bool killable, int (*fn)(v
         int rc = broker_main(w, policy, listener, stop[0]);
         if (world_guarded)
             _exit(rc);
-        exit(rc); /* so that leaks are detected */
+        exit(rc); /* so that LeakSanitizer runs */
     }
     close(listener);
     close(stop[0]);
     w->stop = stop[1];
-    /* The program begins once a broker listens. */
+    /* Start the program only after the broker has started to listen. */
     world_becomes(w, "opens", 0);
     if (write(sock[0], "", 1) != 1)
         diag("the program has ended early");
@@ -323,7 +323,7 @@ long world_status(const struct world *w, const char *what)
                 of = d;
         }
         what = dot + 1;
-        v = of ? 0 : -1; /* without objects there is no count */
+        v = of ? 0 : -1; /* if there are no objects, there is no count */
     }
     json_t *n = json_object_get(of, what);
     if (!n)
@@ -340,7 +340,7 @@ bool world_becomes(const struct world *w, const char *what, long value)
         long is = world_status(w, what);
         if (is == value)
             return true;
-        /* -1: it does not exist yet, or has ended */
+        /* -1: the broker has not started yet, or has exited */
         if (is < 0 && gone(w->broker))
             break;
         usleep(5000);
@@ -470,7 +470,7 @@ int app_channel(int fd)
 
 int app_post(int fd, uint32_t wr_count)
 {
-    uint32_t bad = 99; /* remains: the broker writes no memory of a program */
+    uint32_t bad = 99; /* must not change: the broker never writes to a program's memory */
     struct {
         struct ib_uverbs_cmd_hdr hdr;
         struct ib_uverbs_post_send post;
@@ -497,7 +497,7 @@ int app_reg_method(int fd, void *at, uint64_t length, uint32_t *number)
 {
     const uint64_t address = (uintptr_t)at, access = 1;
     uint32_t lkey = 0, rkey = 0;
-    memcpy(at, &address, sizeof address); /* as the simulated kernel expects */
+    memcpy(at, &address, sizeof address); /* the simulated kernel expects this when it pins the page */
     struct ib_uverbs_attr a[8] = {
         {.attr_id = REG_MR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},
         {.attr_id = REG_MR_PD_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY},

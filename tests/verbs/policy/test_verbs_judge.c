@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests rules of the policy, and attempts to bypass them: by the other struct, the longer one, the other path. */
+/* Tests the policy's rules, and attempts to bypass them with another struct, with a longer struct, or through another
+ * kind of request. */
 #include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
 
@@ -34,7 +35,7 @@ static int modify(uint32_t mask, struct ib_uverbs_modify_qp in)
     return cmd(IB_USER_VERBS_CMD_MODIFY_QP, in);
 }
 
-/* Modifies by the extended command; `more` bytes of 0 follow the struct. */
+/* Modifies a QP with the extended command. `more` zero bytes follow the struct. */
 static int modify_ex(uint32_t mask, struct ib_uverbs_modify_qp in, size_t more)
 {
     struct {
@@ -250,7 +251,7 @@ static int qp_ex(struct ib_uverbs_ex_create_qp in)
     return cmd(EX(IB_USER_VERBS_EX_CMD_CREATE_QP), in);
 }
 
-/* Makes a QP by the method: type, cap.max_send_wr, flags. */
+/* Creates a QP with the ioctl method, with the given type, cap.max_send_wr and flags. */
 static void qp_method(uint64_t type, uint32_t wr, uint64_t flags)
 {
     struct ib_uverbs_qp_cap cap = {.max_send_wr = wr};
@@ -272,7 +273,7 @@ static int qp_new(uint64_t type, uint32_t wr, uint64_t flags)
     return judged();
 }
 
-/* Makes an EFA QP by one of three ways, with recv_sge pieces in a receive request. */
+/* Creates an EFA QP with one of three kinds of request. recv_sge is the number of SGEs per receive request. */
 static int efa_qp(unsigned way, uint32_t rq_bytes, uint32_t sq_bytes, uint32_t recv_sge)
 {
     struct efa_ibv_create_qp u = {.rq_ring_size = rq_bytes, .sq_ring_size = sq_bytes};
@@ -384,7 +385,7 @@ static void qps(void)
     passes(modify(M_QKEY, (struct ib_uverbs_modify_qp){.qkey = 1u << 31}), "a controlled Q_Key that is allowed");
 }
 
-/* Modifies an SRQ; rxe has a driver part, which is irrelevant here. */
+/* Modifies an SRQ. rxe would add a driver part, which is irrelevant here. */
 static int modify_srq(uint32_t mask, uint32_t wr)
 {
     struct ib_uverbs_modify_srq in = {.attr_mask = mask, .max_wr = wr};
@@ -441,7 +442,7 @@ static int cq_method(uint32_t cqe)
     begin(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, RDMA_DRIVER_RXE);
     attr(UVERBS_ATTR_CREATE_CQ_HANDLE, 0, 0);
     attr_in(UVERBS_ATTR_CREATE_CQ_CQE, &cqe, 4);
-    M.attr[1].data |= 1ull << 40; /* beyond its 4 bytes */
+    M.attr[1].data |= 1ull << 40; /* bit 40 is outside the 4 bytes that count */
     attr_in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, &zero, 8);
     attr_in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, &zero, 4);
     attr_out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4);

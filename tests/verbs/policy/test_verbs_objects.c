@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests quotas: exhausts each, and tries to bypass it; checks the accounts at the end, and what replies show. */
+/* Tests quotas: exhausts each quota, tries to bypass it, checks the accounts at the end, and checks which limits the
+ * replies show. */
 #include "base/base.h"
 #include "verbs/policy/policy_int.h"
 #include "verbs_ask.h"
@@ -43,7 +44,7 @@ static int dmabuf(uint64_t length)
     return judged();
 }
 
-/* Judges a REG_MR of Linux 6.17, with attribute numbers. */
+/* Judges a REG_MR request of Linux 6.17. Uses numeric attribute identifiers. */
 static int modern(uint64_t address, uint64_t length, uint32_t access, bool fd)
 {
     begin(UVERBS_OBJECT_MR, 5, RDMA_DRIVER_RXE);
@@ -205,7 +206,8 @@ static void enlarged(void)
     ok(U.mr_bytes == 12288 && U.n[VB_MR] == 2, "a new one that nobody knows of counts");
 }
 
-/* Tests that memory pinned read-only does not become writable without being pinned again, whatever number it has. */
+/* Tests that memory pinned for reading does not become writable unless it is pinned again, regardless of its MR
+ * number. */
 static void read_only(void)
 {
     const uint32_t none = 0, remote_read = 4, writes[] = {1, 2, 8, 16}; /* enum ib_uverbs_access_flags */
@@ -240,14 +242,14 @@ static void read_only(void)
     }
 }
 
-/* Tests forged replies, because the stub's replies are where the application can write. */
+/* Tests forged replies, because the application can write to the memory that holds the stub's replies. */
 static void forged(void)
 {
     start("[default]\ndevices = *\nmr_bytes = 64KiB\nmax_mrs = 4\n");
     reg(0, 4096, 1);
     runs(O, 1, 0, true);
     reg(0, 32768, 1);
-    runs(O, 1, 0, false); /* it is MR 2, and claims to be 1 */
+    runs(O, 1, 0, false); /* the kernel created MR 2, but the reply says 1 */
     is_int(U.mr_bytes, 36864, "a large MR that says it is the small one");
     dereg(1);
     runs(O, 0, 0, true);
@@ -258,7 +260,7 @@ static void forged(void)
     ok(U.n[VB_MR] == 0, "(two have been ended, by the kernel's word)");
 
     reg(0, 16384, 1);
-    runs(O, 77, 0, false); /* it is MR 3, and claims to be 77 */
+    runs(O, 77, 0, false); /* the kernel created MR 3, but the reply says 77 */
     is_int(U.mr_bytes, 49152, "an MR of no true number");
     refused(rereg(77, TRANS, 32768, 1), ENOMEM, "mr_bytes", "does not give its size to be enlarged");
     dereg(77);
@@ -279,7 +281,7 @@ static void forged(void)
     O = NULL;
     ok(U.mr_bytes == 0 && U.n[VB_MR] == 0 && U.n[VB_CONTEXT] == 0, "all goes with the context");
 
-    /* DEREG_MR overtakes the answer to REG_MR: the application has guessed the number. */
+    /* The application guesses the MR number, and DEREG_MR completes before the answer to REG_MR arrives. */
     start("[default]\ndevices = *\nmr_bytes = 64KiB\nmax_mrs = 4\n");
     uint64_t a;
     static struct vb_request slow;
@@ -296,7 +298,7 @@ static void forged(void)
     ok(U.n[VB_MR] == 0 && U.mr_bytes == 4096, "an end before the beginning: bytes stay, and no count goes below 0");
 }
 
-/* Judges a command or a method that makes or ends an object of this type. */
+/* Judges a request that creates (or, if `end`, destroys) an object of type t. */
 static int one(enum vb_type t, bool end)
 {
     static uint32_t handle;
@@ -418,7 +420,7 @@ static void counts(void)
     is_int(U.n[VB_CHANNEL], 0, "at all");
 }
 
-/* Tests that the list of the kernel replaces the accounts. */
+/* Tests that the kernel's list of MRs replaces the accounts. */
 static void listed(void)
 {
     uint64_t bytes;
@@ -426,9 +428,9 @@ static void listed(void)
     reg(0, 4096, 1);
     runs(O, 1, 0, true);
     reg(0, 8192, 1);
-    runs(O, 9, 0, false); /* it is MR 2, and claims to be 9 */
+    runs(O, 9, 0, false); /* the kernel created MR 2, but the reply says 9 */
     reg(0, 16384, 1);
-    runs(O, 0, VB_UNKNOWN, false); /* this MR was not made */
+    runs(O, 0, VB_UNKNOWN, false); /* the kernel did not create this MR */
     ok(U.n[VB_MR] == 3 && U.mr_bytes == 28672, "three MRs are counted, of which one is not there");
     vb_objects_set_mrs(O, (struct vb_mr_seen[]){{1, true, 4096}, {2, true, 8192}}, 2);
     ok(U.n[VB_MR] == 2 && U.mr_bytes == 12288, "the kernel lists two");
@@ -447,7 +449,7 @@ static void listed(void)
     ok(U.n[VB_MR] == 0 && U.n[VB_QP] == 0 && U.mr_bytes == 0, "all of which ends with the context");
 }
 
-/* Tests the accounts of thousands of MRs that end in another order than they began. */
+/* Tests accounts with thousands of MRs that are destroyed in a different order than they were created. */
 static void many(void)
 {
     start("[default]\ndevices = *\nmr_bytes = unlimited\nmax_mrs = unlimited\n");
@@ -592,7 +594,7 @@ static void replies(void)
     struct ib_uverbs_query_device plain = {0};
     cmd(IB_USER_VERBS_CMD_QUERY_DEVICE, plain);
     memset(Q.core_out, 0xff, Q.core_out_len);
-    Q.core_out_len = 56; /* a kernel that reports less */
+    Q.core_out_len = 56; /* simulates a kernel with a shorter reply */
     policy("[default]\ndevices = *\nmax_qps = 3\n");
     vb_filter_reply(&R, &Q);
     memcpy(&d, Q.core_out, sizeof(d.base));

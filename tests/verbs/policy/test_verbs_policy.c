@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the policy file and annotations: their result for a container and a device; what is refused, and where. */
+/* Tests the policy file and annotations: the resulting rules for a container and a device, and which errors are
+ * reported for which lines. */
 #include "tests/tap.h"
 #include "verbs/policy/policy.h"
 
@@ -30,7 +31,7 @@ static int rules(const char *container, const char *device)
     return vb_policy_rules(P, container, NULL, 0, device, &R);
 }
 
-/* Narrows a policy by one annotation. */
+/* Applies one annotation to a container's rules. */
 static int narrowed(const char *container, const char *key, const char *value)
 {
     struct vb_annotation a = {key, value};
@@ -55,7 +56,7 @@ static void defaults(void)
 
 static void order(void)
 {
-    /* from the specific to the general, because the order of the kinds does not matter */
+    /* The most specific section is first, because the order of section kinds does not matter. */
     static const char text[] = "[container a device rxe*]\nqp_wr = 4\n"
                                "[container a]\nqp_wr = 3\ncqe = 30\ndevices = rxe*, siw0\n"
                                "[device rxe*]\nqp_wr = 2\ncqe = 20\nmax_qps = 20\n"
@@ -285,7 +286,7 @@ static void files(const char *installed)
     ok(vb_policy_load("/tmp", &P) == -EINVAL && !P, "a folder: %s", hw_error());
     close(fd);
 
-    /* not loaded, because the user who built this may own it */
+    /* Parses the text instead of loading the file, because the user who built hawser may own the file. */
     char said[8192];
     fd = open(installed, O_RDONLY);
     ssize_t n = fd < 0 ? -1 : read(fd, said, sizeof(said));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests requests of real programs (tests/data/verbs): with the installed policy, those of RC programs pass and leave
- * nothing in the accounts, and some of a UD program are refused; with wider policies, UD passes. */
+/* Tests requests recorded from real programs (tests/data/verbs). With the installed policy, all requests of RC programs
+ * pass, and the accounts are empty afterwards; some requests of a UD program are refused. With wider policies, UD
+ * programs pass, too. */
 #include "verbs_ask.h"
 
 #include <ctype.h>
@@ -43,7 +44,7 @@ static int read_recorded(void *arg, uint64_t at, void *dst, size_t n)
     return -EFAULT;
 }
 
-/* Copies the kernel's answer to where the broker would have it. */
+/* Copies the kernel's recorded answer to where the broker expects the answer. */
 static void answer(void)
 {
     for (unsigned i = 0; i < Q.n && i < n_attrs_after; i++) {
@@ -60,7 +61,7 @@ static void request(int result, const char *program)
 {
     uint64_t ticket;
     if (vb_request_take(&Q, HEADER, read_recorded, NULL) < 0)
-        return; /* tested by test_verbs_request, for the schema */
+        return; /* test_verbs_request tests such requests */
     requests++;
     vb_judge(&R, &U, O, &Q, &V);
     if (V.rc) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes requests like an application, takes them by the schema, judges them, and settles them as a kernel would
- * answer. */
+/* Builds requests like an application, takes them with the schema, judges them, and settles them as if a kernel had
+ * answered. */
 #ifndef VERBS_ASK_H
 #define VERBS_ASK_H
 
@@ -21,7 +21,7 @@ static struct vb_objects *O;
 static struct vb_request Q;
 static struct vb_verdict V;
 
-/* The application's memory. */
+/* Simulated memory of the application. */
 static union {
     struct ib_uverbs_ioctl_hdr hdr;
     struct {
@@ -55,7 +55,7 @@ static void attr(uint16_t id, uint16_t len, uint64_t data)
     a->data = data;
 }
 
-/* Adds an attribute; as in the kernel, 8 bytes and less are in the attribute itself. */
+/* Adds an attribute. As in the kernel, values of up to 8 bytes are stored in the attribute itself. */
 static void attr_in(uint16_t id, const void *bytes, size_t n)
 {
     uint8_t *mine = in_bytes[M.hdr.num_attrs];
@@ -107,7 +107,7 @@ __attribute__((unused)) static int cmd_len(uint32_t command, const void *in, siz
 }
 #define cmd(c, s) cmd_len(c, &(s), sizeof(s))
 
-/* Checks that the call is refused with this error, by a rule that begins with this text. */
+/* Checks that the call is refused with error err, by a rule whose name begins with the text `by`. */
 #define refused(call, err, by, ...)                                                        \
     do {                                                                                   \
         int rc_ = (call);                                                                  \
@@ -120,7 +120,8 @@ __attribute__((unused)) static int cmd_len(uint32_t command, const void *in, siz
             diag("refused by '%s': %s", V.rule, V.text); \
     } while (0)
 
-/* Writes the number of the object that Q creates to the place where the kernel writes it. Q was taken and judged. */
+/* Writes the number of the object that Q creates to the place where the kernel would write it. Q must have been taken
+ * and judged. */
 static void made(uint32_t number)
 {
     const struct vb_number *n = &Q.command->made;
@@ -130,7 +131,7 @@ static void made(uint32_t number)
         vb_request_attr(&Q, n->at)->raw.data = number;
 }
 
-/* Runs Q from beginning to end. */
+/* Reserves quota for Q, fills in the kernel's answer, and settles Q. */
 __attribute__((unused)) static void runs(struct vb_objects *o, uint32_t number, int rc, bool trusted)
 {
     uint64_t ticket;
@@ -150,7 +151,7 @@ static void policy(const char *text)
     }
 }
 
-/* Starts with a policy and empty accounts. */
+/* Starts a test with the given policy and with empty accounts. */
 __attribute__((unused)) static void start(const char *text)
 {
     vb_objects_free(O);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the schema, and requests that are taken, rebuilt and returned: those of real programs (tests/data/verbs), and
- * those made by hand. */
+/* Tests the schema, and requests that are taken, rebuilt and returned. Some requests were recorded from real programs
+ * (tests/data/verbs); others are built by hand. */
 #include "tests/tap.h"
 #include "verbs_hand.h"
 
@@ -21,7 +21,7 @@ static void fine(bool split, const char *what)
         diag("%s", wrong);
 }
 
-/* ---- the schema by itself ---- */
+/* ---- the schema itself ---- */
 
 static bool rules_are_sane(const struct vb_attr_rule *rules)
 {
@@ -34,7 +34,7 @@ static bool rules_are_sane(const struct vb_attr_rule *rules)
         if (!a->name || (a->max && a->max < a->min) || (a->memory && a->kind != VB_IN))
             return false;
     }
-    return n < 64; /* check_attrs() has a bit for each */
+    return n < 64; /* check_attrs() has one bit per attribute */
 }
 
 static bool command_is_sane(const struct vb_command *c)
@@ -48,7 +48,7 @@ static bool command_is_sane(const struct vb_command *c)
         return true;
     if (write != !c->attrs || (!write && (!rules_are_sane(c->attrs) || c->in_min || c->zero_at)))
         return false;
-    if (write && (c->in_min < 4 /* so that CORE_IN always exists: see put_in_order() */ || c->in_max < c->in_min ||
+    if (write && (c->in_min < 4 /* so that CORE_IN always exists (see put_in_order()) */ || c->in_max < c->in_min ||
                   (c->zero_at && c->zero_at + 4u > c->in_min)))
         return false;
     if (c->fd.place != VB_NOWHERE &&
@@ -105,7 +105,7 @@ static void schema(void)
         }
     }
     ok(sane && n == 5, "so does what %u drivers add", n);
-    /* Everything that uverbs_def_write_intf of Linux 7.3 has. */
+    /* All commands in uverbs_def_write_intf of Linux 7.3. */
     static const uint8_t plain[] = {0,  1,  2,  3,  4,  5,  8,  9,  11, 13, 14, 16, 17, 18, 19, 20, 21, 23,
                                     24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40};
     static const uint8_t extended[] = {1, 18, 24, 26, 50, 51, 52, 53, 54, 55, 56, 57};
@@ -127,7 +127,7 @@ static void schema(void)
             ok(false, "type %d has no name", t);
 }
 
-/* ---- requests that rdma-core made ---- */
+/* ---- recorded requests of rdma-core ---- */
 
 struct record {
     struct ask before, after;
@@ -146,7 +146,7 @@ static size_t unhex(const char *text, uint8_t *out, size_t cap)
     return n;
 }
 
-/* Reads the next record of the file, whose format is that of tests/vm/programs/verbs_record.c. */
+/* Reads the next record from a file in the format that tests/vm/programs/verbs_record.c writes. */
 static bool record_next(FILE *f, struct record *rec)
 {
     static char line[2 * 65536 + 128];
@@ -179,7 +179,7 @@ static bool record_next(FILE *f, struct record *rec)
     return false;
 }
 
-/* Copies recorded outputs to where the rebuilt request has them, as a kernel would. */
+/* Like a kernel, copies the recorded outputs to the output buffers of the rebuilt request. */
 static bool replay_outputs(struct record *rec, uint32_t split)
 {
     for (unsigned i = 0; i < r.n; i++) {
@@ -202,7 +202,7 @@ static bool replay_outputs(struct record *rec, uint32_t split)
     return true;
 }
 
-/* Returns whether the application sees what it saw in the recording. */
+/* Returns true if the application sees the same results as in the recording. */
 static bool same_after(struct record *rec)
 {
     for (unsigned i = 0; i < r.n; i++) {
@@ -223,7 +223,7 @@ static bool same_after(struct record *rec)
     return true;
 }
 
-#define KEPT_MAX 4096 /* of an output, kept by the recorder: BYTES_MAX */
+#define KEPT_MAX 4096 /* bytes of each output that the recorder keeps (BYTES_MAX) */
 static void recorded_file(const char *name, unsigned *total)
 {
     static struct record rec;
@@ -295,10 +295,11 @@ static void recorded(void)
     ok(total >= 100, "recorded requests: %u", total);
 }
 
-/* ---- requests put together by hand ----
+/* ---- requests built by hand ----
  * They follow rdma-core 44 and the kernel's headers. */
 
-/* Takes a request and rebuilds it; also for the stub, if the stub runs it. Returns whether it was taken. */
+/* Takes and rebuilds a request. If the stub runs the request, also rebuilds it for the stub. Returns true if the
+ * request was taken. */
 static bool taken(struct memory *m, const struct ask *a, enum vb_where where, const char *what)
 {
     int rc = take(m, a);
@@ -321,7 +322,7 @@ static uint64_t address_of(const struct vb_address *a)
     return v;
 }
 
-/* Returns the file descriptor among the bytes of CORE_IN, as the kernel gets it. */
+/* Returns the file descriptor that the kernel finds in CORE_IN. */
 static int32_t built_fd(const struct vb_core_fd *fd)
 {
     struct ib_uverbs_attr in;
@@ -459,16 +460,16 @@ static void others(void)
            "a descriptor comes out of it");
     unmap_all(&m);
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_DEALLOC_PD, 4, 0, 0, 0);
-    a.attr[1].data = 0xdeadbeef00000005; /* 4 bytes of it count */
+    a.attr[1].data = 0xdeadbeef00000005; /* only the low 4 bytes count */
     if (taken(&m, &a, VB_BROKER, "DEALLOC_PD"))
         ok(vb_request_number(&r, &r.command->ended, &number) == 0 && number == 5 && r.attr[1].raw.data == 5,
            "its number, which lies in the attribute");
     unmap_all(&m);
-    /* An extended command, shorter than its struct: the rest is 0. */
+    /* An extended command that is shorter than its struct. The missing bytes read as 0. */
     a = ask_write(&m, RDMA_DRIVER_RXE, EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_QP,
                   offsetof(struct ib_uverbs_ex_create_qp, create_flags), 40, 0, 32);
     memset(map(&m, IN_AT, 4, NULL), 0xff, offsetof(struct ib_uverbs_ex_create_qp, create_flags));
-    memset(r.copy, 0xff, sizeof(r.copy)); /* of an earlier request */
+    memset(r.copy, 0xff, sizeof(r.copy)); /* leftovers of an earlier request */
     if (taken(&m, &a, VB_BROKER, "rxe EX_CREATE_QP of an older library")) {
         memset(r.core_out, 0xff, r.core_out_len); /* the kernel's answer */
         ok(((struct ib_uverbs_ex_create_qp *)r.core_in)->comp_mask == UINT32_MAX &&
@@ -478,7 +479,7 @@ static void others(void)
     unmap_all(&m);
 }
 
-/* Makes a REG_MR of Linux 6.17, whose three outputs are mandatory. */
+/* Builds a REG_MR request of Linux 6.17, in which all three outputs are mandatory. */
 static struct ask reg_mr(bool address)
 {
     struct ask a = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);

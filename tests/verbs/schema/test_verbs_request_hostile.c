@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests requests of a hostile application: malformed ones, memory that changes, overlapping buffers, replacements of
- * what was judged; and a million random ones. */
+/* Tests requests of a hostile application: malformed requests, memory that changes during reads, overlapping buffers,
+ * attributes that replace checked ones, and a million random requests. */
 #include "tests/tap.h"
 #include "verbs_hand.h"
 
@@ -17,7 +17,7 @@ static struct ask query_port(void)
     return a;
 }
 
-/* Makes a REG_MR of Linux 6.17. */
+/* Builds a REG_MR request of Linux 6.17. */
 static struct ask reg_mr(void)
 {
     struct ask q = ask(RDMA_DRIVER_MLX5, UVERBS_OBJECT_MR, 5);
@@ -72,7 +72,7 @@ static void malformed(void)
     while (a.hdr.num_attrs < 255)
         say(&a, (uint16_t)(100 + a.hdr.num_attrs), 8, 0)->flags = 0;
     refused(-EINVAL, "255, which is more than a page");
-    a.hdr.num_attrs = 4096; /* 24 + 4096 * 16 is 24 again in 16 bits */
+    a.hdr.num_attrs = 4096; /* in 16 bits, 24 + 4096 * 16 wraps to 24 */
     a.hdr.length = sizeof(a.hdr);
     map(&m, HEADER, 24, &a.hdr);
     is_int(vb_request_take(&r, HEADER, mem_read, &m), -EINVAL, "so many that the length overflows");
@@ -111,7 +111,7 @@ static void malformed(void)
     a.attr[0].len = 4;
     refused(-EINVAL, "a number with a length");
     a = reg_mr();
-    a.attr[7] = (struct ib_uverbs_attr){.attr_id = 7, .data = 5}; /* of a dma-buf */
+    a.attr[7] = (struct ib_uverbs_attr){.attr_id = 7, .data = 5}; /* dma-buf file descriptor */
     is_int(take(&m, &a), 0, "a descriptor");
     a.attr[7].data = 1ull << 32 | 5;
     refused(-EINVAL, "one of 33 bits, of which 32 are another's");
@@ -136,7 +136,7 @@ static void write_commands(void)
     refused(-ENOSPC, "the probe");
     a.attr[0].data = 1ull << 32 | 3;
     refused(-EINVAL, "a command of 33 bits");
-    a.attr[0].data = 6; /* MODIFY_AH, which the kernel no longer has */
+    a.attr[0].data = 6; /* MODIFY_AH, which the kernel no longer supports */
     refused(-EOPNOTSUPP, "a command that is not in the schema");
     a = ask_write(&m, RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_ALLOC_PD, 8, 4, 0, 0);
     say(&a, UVERBS_ATTR_WRITE_CMD, 8, IB_USER_VERBS_CMD_REG_MR);
@@ -177,7 +177,7 @@ static void write_commands(void)
     unmap_all(&m);
 }
 
-/* Reads from any address: everything exists. */
+/* Simulates memory in which every address is readable. */
 static bool wrapped;
 static int all_read(void *arg, uint64_t at, void *dst, size_t n)
 {
@@ -244,7 +244,7 @@ static void addresses(void)
     is_int(vb_request_build(&r, built, CAP, WINDOW, SPLIT, &layout), -EOPNOTSUPP, "not for the stub");
 }
 
-/* Tests memory in which every byte changes as soon as it was read. */
+/* Tests memory in which each byte changes after each read. */
 static void turns(void)
 {
     static struct memory then;
@@ -278,7 +278,7 @@ static void turns(void)
     unmap_all(&m);
 }
 
-/* Tests outputs that overlap each other, an input, or the header: only the application itself is harmed. */
+/* Tests outputs that overlap each other, an input, or the header. Such overlaps harm only the application itself. */
 static void overlaps(void)
 {
     const uint64_t at[][2] = {{OUT_AT, OUT_AT}, {OUT_AT, OUT_AT + 4}, {IN_AT, IN_AT + 20}, {HEADER, HEADER + 20}};
@@ -307,9 +307,9 @@ static void overlaps(void)
     }
 }
 
-/* Simulates attributes that the application puts after the split, in place of those there, as the kernel sees them: by
- * their identifiers (uverbs_set_attr() and the test for mandatory ones in ib_uverbs_run_method()). Returns true if the
- * call continues, with an input other than the judged one. */
+/* Simulates an application that replaces the attributes after the split. As in the kernel, attributes are looked up by
+ * identifier (uverbs_set_attr(), and the check for mandatory attributes in ib_uverbs_run_method()). Returns true if the
+ * kernel would accept the call with an input that was not checked. */
 static bool subverts(const struct vb_attr_rule *rules, unsigned fixed, const uint16_t *behind, unsigned n)
 {
     struct ib_uverbs_attr attr;
@@ -342,7 +342,7 @@ static void replaced(void)
     const struct vb_attr_rule *rules;
     unsigned tried = 0, subverted = 0;
 
-    /* Three attributes after the split: two of REG_MR, and an output of the driver. */
+    /* Three attributes follow the split: two outputs of REG_MR and an output of the driver. */
     a = reg_mr();
     say(&a, UVERBS_ATTR_UHW_OUT, 16, OUT_AT);
     ok(take(&m, &a) == 0 && !rebuild(true), "the newer REG_MR for the stub");
@@ -355,7 +355,8 @@ static void replaced(void)
                 subverted += subverts(rules, 6, put, 3);
             }
     is_int(subverted, 0, "nothing of all that can be put in the place of its outputs is an input");
-    /* Without the protection: if an output were not mandatory, a file descriptor could take its place. */
+    /* Without the mandatory flag on an output, a file descriptor could replace an input. This shows that the test
+     * detects such attacks. */
     ok(subverts(rules, 5, (const uint16_t[]){7, 0, 9, 10}, 4), "an input's place could be taken: the test can tell");
     for (unsigned with = 0; with < 2; with++) {
         a = ask_write(&m, with ? RDMA_DRIVER_SIW : RDMA_DRIVER_RXE, IB_USER_VERBS_CMD_REG_MR, 40, 12, with ? 8 : 0, 8);
@@ -370,7 +371,7 @@ static void replaced(void)
     diag("%u tried", tried);
 }
 
-/* ---- at random ---- */
+/* ---- random requests ---- */
 
 static uint64_t state = 88172645463325252ull;
 static uint64_t random64(void)
@@ -384,7 +385,8 @@ static uint32_t upto(uint32_t n)
     return n ? (uint32_t)(random64() % n) : 0;
 }
 
-/* Fails in about one of 64 calls. Otherwise gives zeros, in about one of four calls with one random byte. */
+/* Fails in about one of 64 calls. Otherwise, fills the buffer with zeros, and usually changes one byte to a random
+ * value. */
 static int random_read(void *arg, uint64_t at, void *dst, size_t n)
 {
     uint64_t v = upto(4) ? 0 : random64();
@@ -416,7 +418,7 @@ static int random_ask_read(void *arg, uint64_t at, void *dst, size_t n)
     return 0;
 }
 
-/* Fills in attributes close to what a command expects, or far from it. */
+/* Fills in attributes that are close to what a command expects, or completely different. */
 static void random_attrs(struct ask *q, const struct vb_command *c)
 {
     static const uint16_t lens[] = {0, 1, 4, 7, 8, 9, 12, 16, 24, 40, 64, 100, 300, 5000, 65535};

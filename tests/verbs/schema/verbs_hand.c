@@ -103,7 +103,7 @@ struct ask ask_write(struct memory *m, uint32_t driver, uint32_t command, uint16
         if (len[i] == 0)
             continue;
         map(m, parts[i].at, len[i], NULL);
-        if (len[i] <= 8 && !parts[i].out) /* is in the attribute itself */
+        if (len[i] <= 8 && !parts[i].out) /* the attribute itself holds short inputs */
             memcpy(&value, map(m, parts[i].at, len[i], NULL), len[i]);
         say(&a, parts[i].id, len[i], len[i] <= 8 && !parts[i].out ? value : parts[i].at);
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes docs/verbs-schema.md from the tables of verbs/schema/schema_*.c:
- *   verbs_schema_doc >docs/verbs-schema.md
- *   verbs_schema_doc docs/verbs-schema.md     a test: does the file match the tables? */
+/* Writes docs/verbs-schema.md from the tables in verbs/schema/schema_*.c. Without an argument, it prints the document.
+ * With a file as its argument, it tests whether the file matches the tables. */
 #include "tests/tap.h"
 #include "verbs/schema/schema.h"
 
@@ -25,7 +24,7 @@ static const char *where(enum vb_where w)
     return w == VB_MEMORY ? "application" : "broker";
 }
 
-/* Writes "24", "16-24" or "8 and more". */
+/* Writes a length range, such as "24", "16-24" or "8 and more". */
 static void lengths(FILE *f, uint32_t min, uint32_t max)
 {
     if (max == UINT32_MAX)
@@ -170,7 +169,7 @@ static void document(FILE *f)
     drivers(f);
 }
 
-/* Returns true if both are equal; prints the first line that differs. */
+/* Returns true if the file equals the wanted text. Otherwise, reports the first wanted line that differs. */
 static bool same(char *want, FILE *have)
 {
     char line[8192], *rest = want, *next;

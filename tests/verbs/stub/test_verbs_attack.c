@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests attacks of a program on its own stub: during the injection, and afterwards. An attack on the
- * complete window is also made on memory without its protection, where it must succeed. */
+/* Tests attacks of a program on its own stub, during and after the injection. As a control, each attack on the complete
+ * window is also made on unprotected memory, where the attack must succeed. */
 #include "base/sanitizers.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
@@ -20,7 +20,7 @@
 static struct app a;
 static struct mini m;
 
-/* --- behind the injection --- */
+/* --- attacks after the injection --- */
 enum { CODE, REQUESTS, RESULTS, WHOLE, TARGETS };
 static const struct {
     uint64_t at, size;
@@ -32,7 +32,7 @@ static const struct {
     [WHOLE] = {0, VB_WINDOW_SIZE, PROT_READ},
 };
 
-/* Attacks; each returns 0 if it succeeded. */
+/* Attacks. Each returns 0 on success. */
 static int by_munmap(char *p, size_t n)
 {
     return munmap(p, n);
@@ -104,7 +104,7 @@ static int by_read_into(char *p, size_t n)
     close(fd);
     return rc;
 }
-/* Opens the file behind the mapping, by its name in map_files. */
+/* Opens the mapping's file through /proc/self/map_files. */
 static int file_of(char *p, int flags)
 {
     char line[512], path[80];
@@ -148,7 +148,7 @@ static int by_file_cut(char *p, size_t n)
     close(fd);
     return rc;
 }
-static int by_file_unseal(char *p, size_t n) /* seals cannot be removed; which to add would be the program's choice */
+static int by_file_unseal(char *p, size_t n) /* seals cannot be removed; the program must not be able to add any */
 {
     (void)n;
     int fd = file_of(p, O_RDWR);
@@ -161,8 +161,8 @@ static int by_file_unseal(char *p, size_t n) /* seals cannot be removed; which t
 static const struct {
     const char *what;
     int (*by)(char *p, size_t n);
-    unsigned on;    /* parts in which it must fail */
-    bool same_file; /* the control needs a writable memfd without seals; otherwise read-only private memory */
+    unsigned on;    /* parts of the window in which the attack must fail */
+    bool same_file; /* the control needs a writable memfd without seals, not read-only private memory */
 } attack[] = {
     {"munmap", by_munmap, ON(CODE) | ON(REQUESTS) | ON(RESULTS) | ON(WHOLE), false},
     {"mprotect for writing", by_mprotect, ON(CODE) | ON(REQUESTS), false},
@@ -184,8 +184,8 @@ static const struct {
     {"a seal on its file", by_file_unseal, ON(CODE) | ON(REQUESTS) | ON(RESULTS), true},
 };
 
-/* Returns unprotected memory, for the control: private memory can be written through /proc/self/mem, shared memory
- * through its file; both can be remapped. */
+/* Returns unprotected memory for the control. Private memory can be written through /proc/self/mem, and shared memory
+ * through its file. Both can be remapped. */
 static char *undefended(size_t n, bool file)
 {
     if (!file)
@@ -211,12 +211,12 @@ static void app_attacks(void)
             if (attack[i].on & ON(t))
                 landed += attack[i].by(w + part[t].at, part[t].size) == 0;
         landed += memcmp(before, w, sizeof(before)) != 0 && landed == 0;
-        /* a control of three pages, so that one can be lost */
+        /* the control has three pages, because some attacks unmap a page */
         pid_t pid = fork();
         if (pid == 0) {
             char *c = undefended(3 * 4096UL, attack[i].same_file);
             int rc = attack[i].by(c, 3 * 4096UL);
-            if (attack[i].by == by_file_unseal && rc) /* EBUSY: it is mapped; but not EPERM */
+            if (attack[i].by == by_file_unseal && rc) /* EBUSY: sealing is permitted, but the file is mapped */
                 rc = errno == EBUSY ? 0 : rc;
             _exit(rc == 0 ? 0 : 1);
         }
@@ -245,7 +245,7 @@ static void test_behind(void)
     mini_end(&m);
 }
 
-/* --- from another process, with every privilege --- */
+/* --- attacks from another process with all privileges --- */
 static void app_sits(void)
 {
     int fd = null_fd();
@@ -284,9 +284,9 @@ static void test_sibling(void)
     mini_end(&m);
 }
 
-/* --- while it is put there: another thread strikes between two steps --- */
+/* --- attacks during the injection: another thread attacks between two steps --- */
 static void (*strike)(char *w);
-static int theirs[2]; /* the memfds, as the program sees them */
+static int theirs[2]; /* the program's descriptors for the window's memfds */
 
 static void find_theirs(void)
 {
@@ -331,7 +331,7 @@ static void strike_last_page(char *w)
 {
     anonymous_at(w + VB_WINDOW_SPLIT - 4096, 4096);
 }
-/* Strikes with the right file at the right place, in a mapping whose pages /proc/self/mem could write. */
+/* Maps the correct file at the correct address, but privately, so that /proc/self/mem could write to the pages. */
 static void strike_private(char *w)
 {
     (void)mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_PRIVATE | MAP_FIXED, theirs[0],
@@ -342,7 +342,7 @@ static void strike_results_as_requests(char *w)
     (void)mmap(w + VB_WINDOW_CODE, VB_WINDOW_SPLIT - VB_WINDOW_CODE, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[1],
                4096);
 }
-static void strike_order(char *w) /* its pages in another order */
+static void strike_order(char *w) /* maps the window's pages in a different order */
 {
     (void)mmap(w + VB_WINDOW_CODE, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, theirs[0], (off_t)2 * 4096);
 }
@@ -350,7 +350,7 @@ static void strike_executable(char *w)
 {
     mprotect(w + VB_WINDOW_CODE, 4096, PROT_READ | PROT_EXEC);
 }
-static void strike_files(char *w) /* before they are mapped: its own files with their numbers */
+static void strike_files(char *w) /* before the memfds are mapped, replaces them with other files */
 {
     (void)w;
     for (int i = 0; i < 2; i++) {
@@ -384,7 +384,7 @@ static void app_struck(void)
     pthread_create(&t, NULL, striker, NULL);
     int fd = null_fd();
     common->out[0] = reg(fd);
-    common->out[2] = common->done; /* it has attacked */
+    common->out[2] = common->done; /* set if the attack was made */
     vb_inject_hook = NULL;
     common->out[1] = reg(fd);
     common->stop = true;
@@ -397,7 +397,7 @@ static void test_during(void)
         const char *what;
         void (*by)(char *w);
         int step, nth;
-        int want; /* result of the first request; 0: anything but a stub */
+        int want; /* result of the first request; 0 means any error that is not from the stub */
     } strikes[] = {
         {"munmap before it is whole", strike_unmap, VB_STEP_MMAP, 1, 0},
         {"munmap before mseal", strike_unmap, VB_STEP_MSEAL, 0, 0},
@@ -413,13 +413,13 @@ static void test_during(void)
         {"requests executable", strike_executable, VB_STEP_MSEAL, 0, -EPROTO},
         {"other files", strike_files, VB_STEP_MMAP, 1, -EPROTO},
         {"no files", strike_close, VB_STEP_MMAP, 1, -EBADF},
-        /* What is sealed cannot be changed: a stub, and the right one. */
+        /* A sealed window cannot change, so the correct stub serves the request. */
         {"munmap behind mseal", strike_unmap, VB_STEP_VERIFY, 0, -ENOTTY},
         {"other code behind mseal", strike_code, VB_STEP_TABLE, 0, -ENOTTY},
         {"other files behind mseal", strike_files, VB_STEP_VERIFY, 0, -ENOTTY},
     };
     for (unsigned i = 0; i < HW_ARRAY_LEN(strikes); i++) {
-        /* Attacks on file descriptors are not refused; those on mappings are all refused with a wall. */
+        /* A wall blocks all attacks on mappings. Attacks on file descriptors are always possible. */
         bool walled = vb_inject_hold == VB_HOLD_WALL,
              at_files = strikes[i].by == strike_files || strikes[i].by == strike_close;
         int step = walled && strikes[i].step == VB_STEP_MSEAL ? VB_STEP_VERIFY : strikes[i].step;
@@ -443,7 +443,7 @@ static void test_during(void)
     }
 }
 
-/* --- the same by chance: threads that map and unmap where the window will be, all the time --- */
+/* --- random attacks: threads continuously map and unmap memory where the window will be --- */
 static void *scramble(void *arg)
 {
     (void)arg;
@@ -486,13 +486,13 @@ static void test_chance(void)
     mini_end(&m);
 }
 
-/* --- the thread's own code changes while it makes our calls by it --- */
+/* --- the thread's own code changes while the broker makes system calls through this code --- */
 static uint8_t *own_code;
 
 static void strike_instruction(char *w)
 {
     (void)w;
-    own_code[0] = 0x90; /* nop, nop instead of syscall */
+    own_code[0] = 0x90; /* replaces the syscall instruction with two nops */
     own_code[1] = 0x90;
 }
 
@@ -522,7 +522,7 @@ static void test_own_code(void)
     strike = strike_instruction;
     m = (struct mini){.n = 0};
     app_start(&a, app_own_code, true);
-    mini_serve(&m, &a, 60); /* anything may have happened, which is its own fault */
+    mini_serve(&m, &a, 60); /* any result is acceptable, because the program harms only itself */
     ok(a.ended, "a thread whose instructions change ends somehow");
     is_int(m.injected, 0, "and has no stub");
     diag("%d, %s", m.last_rc, m.text);
@@ -539,7 +539,7 @@ int main(int argc, char **argv)
     test_behind();
     test_sibling();
     test_during();
-    if (vb_inject_hold != VB_HOLD_WALL) /* a stub for each request: there is only one place */
+    if (vb_inject_hold != VB_HOLD_WALL) /* needs a new stub per request; a wall allows only one */
         test_chance();
     test_own_code();
     return tap_done();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the stub in harmless programs with threads, processes and signals. */
+/* Tests the stub in well-behaved programs with threads, child processes and signals. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -22,7 +22,7 @@
 static struct app a;
 static struct mini m;
 
-/* Runs fn as a brokered program and serves it until it ends. */
+/* Runs fn in a brokered program, and serves the program until it exits. */
 static bool life(void (*fn)(void), bool killable)
 {
     m = (struct mini){.n = 0};
@@ -50,7 +50,7 @@ static void app_one(void)
     common->out[7] = proc_entries("/proc/self/task");
     common->out[8] = proc_maps("hawser-verbs");
     uint64_t w = common->window;
-    common->out[9] = *(volatile int64_t *)(w + VB_WINDOW_CODE); /* readable, and as the broker wrote it */
+    common->out[9] = *(volatile int64_t *)(w + VB_WINDOW_CODE); /* readable, and identical to what the broker wrote */
     *(volatile int64_t *)(w + VB_WINDOW_SPLIT) = 4711;
     common->out[10] = loop >= 0;
     common->out[11] = tun >= 0;
@@ -81,7 +81,7 @@ static void test_one(void)
     mini_end(&m);
 }
 
-/* --- the stub seen from outside --- */
+/* --- the stub as seen by other processes --- */
 static void app_hold(void)
 {
     common->out[0] = reg(null_fd());
@@ -128,7 +128,7 @@ static void test_outside(void)
     ok(!vb_stub_serves(s, getpid()), "and not this one");
     ok(!vb_stub_alone(&m.tracer, s), "it is not alone");
 
-    /* Calls that come from the stub, and others. */
+    /* Calls by the stub and by other callers. */
     struct seccomp_notif n0 = {.id = 7, .pid = (uint32_t)s->tid};
     n0.data.arch = AUDIT_ARCH_X86_64;
     n0.data.nr = SYS_ioctl;
@@ -208,7 +208,7 @@ static int in_vm_child(void *arg)
     return 0;
 }
 
-/* Tests a process that shares the memory, while its parent continues or (vfork) does not. */
+/* Tests a child process that shares its parent's memory. The parent continues, or waits (vfork). */
 static void app_share(void)
 {
     static char stack[2][1 << 16] __attribute__((aligned(16)));
@@ -217,7 +217,7 @@ static void app_share(void)
     pid_t pid = clone(in_vm_child, stack[0] + sizeof(stack[0]), CLONE_VM | CLONE_VFORK | SIGCHLD, box);
     common->out[0] = child_status(pid);
     common->out[1] = box[0];
-    common->out[2] = reg(fd); /* the child had the stub, which ended with it */
+    common->out[2] = reg(fd); /* the child's stub exited with the child */
     box[0] = 1;
     pid = clone(in_vm_child, stack[1] + sizeof(stack[1]), CLONE_VM | SIGCHLD, box);
     common->out[3] = child_status(pid);
@@ -245,7 +245,7 @@ static void *raw_exit(void *arg)
     return NULL;
 }
 
-/* Tests a process whose threads exit one by one: it lasts as long as the stub. */
+/* Tests a process whose threads exit one by one. The process exists until its stub exits. */
 static void app_leaves(void)
 {
     pthread_t t;
@@ -268,13 +268,13 @@ static void test_processes(void)
     mini_end(&m);
 
     common_reset();
-    m = (struct mini){.end_alone = true}; /* children of clone() exit only by the end of their thread */
+    m = (struct mini){.end_alone = true}; /* such children exit only when their last thread exits */
     app_start(&a, app_share, true);
     ok(mini_serve(&m, &a, 60), "a program whose children share its memory ends well");
     is_int(common->out[0], 0, "a vfork child ends well");
     is_int(common->out[1], -ENOTTY, "its request");
     is_int(common->out[3], 0, "a child that shares the memory ends well");
-    if (vb_inject_hold == VB_HOLD_WALL) { /* the child's window cannot be taken away */
+    if (vb_inject_hold == VB_HOLD_WALL) { /* the child's window cannot be unmapped */
         is_int(common->out[2], -EEXIST, "its parent's request finds its window");
         is_int(m.injected, 1, "and there is no other place");
     } else {
@@ -296,7 +296,7 @@ static void test_processes(void)
     ok(mini_serve(&m, &a, 60), "a program whose threads leave one by one ends");
     is_int(common->out[0], -ENOTTY, "it had a stub");
     mini_end(&m);
-    /* Without end_alone, it would not end. */
+    /* Without end_alone, the process would not exit. */
     common_reset();
     m = (struct mini){.n = 0};
     app_start(&a, app_leaves, true);
@@ -358,7 +358,7 @@ static void *storm(void *arg)
 static bool restarts;
 #define REQUESTS 150
 
-/* Makes new stubs all the time (mini.end_each), so that signals also hit the injection. */
+/* Makes each request with a new stub (mini.end_each), so that signals also arrive during injection. */
 static void app_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal, .sa_flags = restarts ? SA_RESTART : 0};
@@ -368,7 +368,7 @@ static void app_signals(void)
     int fd = null_fd(), interrupted = 0, bad = 0;
     for (int i = 0; i < REQUESTS; i++) {
         if (i ==
-            REQUESTS - 1) { /* one undisturbed: on a busy machine no other one may get through between two signals */
+            REQUESTS - 1) { /* on a busy machine, signals may interrupt all other requests, so leave one undisturbed */
             common->stop = true;
             pthread_join(t, NULL);
         }
@@ -416,7 +416,8 @@ static void app_stopped(void)
     pid_t main_pid = getpid();
     pid_t pid = fork();
     if (pid == 0) {
-        /* A stop takes an interruptible call back: one complete call must fit in between, even on a busy machine. */
+        /* A stop interrupts an interruptible call. The intervals grow, so that even on a busy machine some call
+         * completes. */
         for (unsigned us = a.killable ? 1500 : 20000; !common->stop && getppid() == main_pid;) {
             kill(main_pid, SIGSTOP);
             usleep(700);
@@ -458,7 +459,7 @@ static void test_stopped(void)
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "again") == 0)
-        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* LeakSanitizer would try to stop the stub, and wait */
+        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* skips LeakSanitizer, which would wait for the stub to stop */
     self = argv[0];
     bool wall = argc == 2 && strcmp(argv[1], "wall") == 0;
     if (wall)
@@ -470,7 +471,7 @@ int main(int argc, char **argv)
     test_outside();
     test_processes();
     test_threads();
-    if (!wall) { /* a stub for each request: a wall has only one place */
+    if (!wall) { /* these tests need a new stub per request; a wall allows only one */
         test_signals();
         test_stopped();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests injections that fail because of limits, a tracer, a timeout, a dead broker, or filters that lie; and a thousand
- * that succeed, after which nothing is left. */
+/* Tests injections that fail because of limits, another tracer, a timeout, a dead broker, or filters that forge
+ * results. Then makes a thousand successful injections, and checks that no resources leak. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -29,7 +29,7 @@ static bool life(void (*fn)(void))
     return mini_serve(&m, &a, 60);
 }
 
-/* Tests a failing injection; the caller has filled in m. */
+/* Runs fn, whose injection must fail. The caller has initialized m. */
 static void fails(const char *what, int want, void (*fn)(void))
 {
     app_start(&a, fn, true);
@@ -50,7 +50,7 @@ static void app_no_threads(void)
     struct rlimit none = {1, 1};
     if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) || setrlimit(RLIMIT_NPROC, &none))
         _exit(96);
-    prctl(PR_SET_DUMPABLE, 1); /* so that it owns its /proc */
+    prctl(PR_SET_DUMPABLE, 1); /* so that the program owns its /proc files */
     app_look();
 }
 
@@ -71,7 +71,7 @@ static void app_no_memory(void)
     app_look();
     common->out[5] = common->out[0];
     common->out[0] = rc;
-    common->out[2] -= 1; /* the second time there was a stub */
+    common->out[2] -= 1; /* the second request created a stub */
     common->out[3] -= 3;
 }
 
@@ -80,7 +80,7 @@ static void app_no_files(void)
     int fd = null_fd();
     struct rlimit old, tight;
     getrlimit(RLIMIT_NOFILE, &old);
-    tight = (struct rlimit){(rlim_t)fd + 2, old.rlim_max}; /* room for one of two */
+    tight = (struct rlimit){(rlim_t)fd + 2, old.rlim_max}; /* one free descriptor, but two are needed */
     setrlimit(RLIMIT_NOFILE, &tight);
     int rc = reg(fd);
     bool free_still = fcntl(fd + 1, F_GETFD) < 0;
@@ -128,7 +128,7 @@ static void app_traced(void)
         continue;
 }
 
-/* --- too slow --- */
+/* --- timeout --- */
 static void hook_slow(enum vb_step step, pid_t tid, uint64_t window)
 {
     (void)tid, (void)window;
@@ -149,14 +149,14 @@ static void test_traced_and_slow(void)
     vb_inject_hook = NULL;
 }
 
-/* --- the broker dies under it --- */
+/* --- the broker dies during the injection --- */
 static void hook_orphan(enum vb_step step, pid_t tid, uint64_t window)
 {
     (void)tid, (void)window;
     if ((int)step == common->hook_step) {
         common->hook_seen = getppid();
         kill(common->broker, SIGKILL);
-        while (getppid() == common->hook_seen) /* until the tracer has ended too */
+        while (getppid() == common->hook_seen) /* until the tracer has exited, too */
             usleep(200);
     }
 }
@@ -203,7 +203,7 @@ static void test_orphan(void)
     is_int(no_thread, HW_ARRAY_LEN(steps), "and no stub is left in it");
 }
 
-/* --- its filters see what it is made to do --- */
+/* --- filters that see the thread's injected calls --- */
 static void hook_drop_cap(enum vb_step step, pid_t tid, uint64_t window)
 {
     (void)tid, (void)window;
@@ -224,7 +224,7 @@ static void app_plain(void)
 static int lie_nr;
 static unsigned lie_errno;
 
-/* Tests a filter of the program that answers a call in place of the kernel. */
+/* Runs a program whose filter answers a system call instead of the kernel. */
 static void app_lies(void)
 {
     struct sock_filter f[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests programs that are killed, stopped and continued, or replaced by exec() at steps of an injection. */
+/* Tests programs that are killed, stopped and continued, or replaced by exec() during each step of an injection. */
 #include "tests/proc.h"
 #include "tests/tap.h"
 #include "verbs_stub.h"
@@ -24,7 +24,7 @@ static void hook_kill(enum vb_step step, pid_t tid, uint64_t window)
 static void app_dies(void)
 {
     reg(null_fd());
-    for (;;) /* the kill of the last step may come after the request */
+    for (;;) /* SIGKILL at the last step may arrive after the request */
         usleep(1000);
 }
 
@@ -63,7 +63,8 @@ static void test_killed(void)
                 tried++;
                 ended += a.ended;
                 killed += a.ended && WIFSIGNALED(a.status) && WTERMSIG(a.status) == SIGKILL;
-                /* Before it is stopped, its death may only be visible by the end of its call. */
+                /* Until the thread is stopped, the broker may notice the thread's death only because its call has
+                 * ended. */
                 bool known = m.last_rc == -ESRCH || (i <= VB_STEP_GIVE && m.last_rc == -EAGAIN);
                 if (m.failed && !known)
                     diag("step %d: %d, %s", i, m.last_rc, m.text);
@@ -106,7 +107,7 @@ static void app_looks_thread(void)
     pthread_join(t, NULL);
 }
 
-/* Waits until the program has stopped, checks that it has reported nothing by then, and continues it. */
+/* Waits until the program has stopped, checks that it has reported no result yet, and continues it. */
 static void continue_later(pid_t pid)
 {
     char path[64], state = 0;
@@ -130,7 +131,7 @@ static void test_stopped(void)
     for (int i = 0; i < VB_STEPS; i++)
         for (unsigned nth = 0; nth < HW_MAX(times[i], 1u); nth++)
             for (int way = 0; way < 4 && right == tried; way++) {
-                const bool thread = way & 1, takes_back = way & 2; /* in another thread; the stop ends its wait */
+                const bool thread = way & 1, takes_back = way & 2; /* in a second thread; SIGSTOP interrupts the call */
                 common_reset();
                 common->hook_step = i;
                 common->hook_nth = (int)nth;
@@ -145,7 +146,7 @@ static void test_stopped(void)
                 well += mini_serve(&m, &a, 60);
                 waitpid(other, NULL, 0);
                 stood += common->out[6] == 1;
-                /* its stub exists: a thread, three mappings */
+                /* the program's stub exists: one thread and three mappings */
                 bool is = common->out[0] == -ENOTTY && common->out[1] == 0 && common->out[2] == 1 &&
                           common->out[3] == 3 && common->out[4];
                 right += is && m.injected == 1 && common->out[6] == 1;
@@ -164,7 +165,7 @@ static void test_stopped(void)
     diag("%u were done anew", anew);
 }
 
-/* Acts not between steps, but while the thread runs. */
+/* Only reports the step, so that the program can be killed while its thread runs. */
 static void hook_tell(enum vb_step step, pid_t tid, uint64_t window)
 {
     (void)tid, (void)window;
@@ -219,7 +220,7 @@ static void hook_exec(enum vb_step step, pid_t tid, uint64_t window)
     (void)tid, (void)window;
     if ((int)step == common->hook_step && common->hook_seen++ == 0) {
         common->at = 1;
-        usleep(20000); /* exec kills the thread, and waits until the tracer notices */
+        usleep(20000); /* time for exec() to kill the thread and wait for its tracer */
     }
 }
 
@@ -291,7 +292,7 @@ static void test_exec(void)
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "again") == 0)
-        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* LeakSanitizer would try to stop the stub, and wait */
+        _exit(reg(atoi(argv[2])) == -ENOTTY ? 0 : 97); /* skips LeakSanitizer, which would wait for the stub to stop */
     self = argv[0];
     int rc = vb_inject_possible();
     if (rc)

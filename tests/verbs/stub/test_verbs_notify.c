@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the seccomp listener, access to the memory of other processes, and a short answer of the tracer. */
+/* Tests the seccomp listener, access to other processes' memory, and a truncated answer of the tracer. */
 #include "sys/pass.h"
 #include "tests/proc.h"
 #include "tests/tap.h"
@@ -21,8 +21,8 @@
 
 static struct app a;
 
-/* While `taken` is set, ioctl() (--wrap) fails like the kernel, which ends the passing of a file descriptor with ESRCH
- * if a signal takes the call at that moment. */
+/* While `taken` is set, ioctl() (linked with --wrap) fails with ESRCH, as if a signal had interrupted the program's
+ * call while a file descriptor was added. */
 static bool taken;
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);
@@ -65,9 +65,9 @@ static void app_asks(void)
     int fd = open("/dev/null", O_RDWR);
     for (int i = 0; i < 3; i++)
         common->out[i] = ask(fd, 7);
-    common->out[3] = ask(fd, 7); /* a file descriptor with the requested number */
+    common->out[3] = ask(fd, 7); /* adds a file descriptor with the requested number */
     common->out[4] = fcntl(200, F_GETFD);
-    common->out[5] = ask(fd, 7); /* and one with any number, which is the answer */
+    common->out[5] = ask(fd, 7); /* adds a file descriptor with any number, and returns the number */
     common->out[6] = common->out[5] >= 0 ? fcntl((int)common->out[5], F_GETFD) : -1;
     common->out[7] = ask(fd, 7);
     struct rlimit r = {64, 64};
@@ -121,7 +121,7 @@ static void test_answers(void)
 static void app_memory(void)
 {
     char *p = mmap(NULL, 3 * 4096UL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(p + 2 * 4096UL, 4096); /* nothing after the second page */
+    munmap(p + 2 * 4096UL, 4096); /* no memory follows the second page */
     memset(p, 'x', 2 * 4096UL);
     strcpy(p, "short");
     p[2 * 4096UL - 1] = 0;
@@ -162,7 +162,8 @@ static void on_signal(int sig)
     (void)sig;
 }
 
-/* Is interrupted all the time, so that RECV sometimes finds no call, although poll() reported one. */
+/* Runs a program whose calls are constantly interrupted by signals. RECV may then find no call, although poll()
+ * reported one. */
 static void app_interrupted(void)
 {
     struct sigaction sa = {.sa_handler = on_signal};
@@ -193,7 +194,7 @@ static void test_interrupted(void)
             continue;
         struct seccomp_notif n;
         if (answered % 2)
-            usleep(300); /* time for a signal, before it is received */
+            usleep(300); /* time for a signal to arrive before RECV */
         int rc = vb_notify_next(a.listener, &n);
         none += rc == -EAGAIN;
         other += rc && rc != -EAGAIN;
@@ -212,7 +213,7 @@ static void test_interrupted(void)
     hw_close(&a.listener);
 }
 
-/* Tests an answer of the tracer that is too short but carries a descriptor, as after a bug or an attack. */
+/* Tests an answer of the tracer that is truncated but carries a file descriptor, as after a bug or an attack. */
 static void test_short_answer(void)
 {
     struct vb_tracer t = {0};

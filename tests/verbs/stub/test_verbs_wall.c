@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the wall around a stub's window, for kernels without mseal(): calls that reach into the window from below, or
- * by ways that name no mapping; programs that are loaded where the window would be. test_verbs_attack with "wall" tests
- * attacks on the window itself. Each attack must succeed without the filter. */
+/* Tests the wall around a stub's window, for kernels without mseal(). The attacks are calls whose range starts below
+ * the window, calls that name no mapping, and programs that are loaded at the window's address. Without the filter,
+ * each attack must succeed. For attacks on the window itself, see test_verbs_attack with the argument "wall". */
 #include "tests/tap.h"
 #include "verbs_stub.h"
 
@@ -25,7 +25,8 @@ static void by_munmap(void)
     (void)syscall(SYS_munmap, 0, VB_WALL_END);
 }
 
-/* Fails, because mapping at 0 is not allowed, but only after the old mapping is gone (mm/mremap.c). */
+/* Fails because mapping at address 0 is forbidden, but only after the kernel has unmapped the old mapping
+ * (mm/mremap.c). */
 static void by_mremap(void)
 {
     const size_t n = VB_WALL_END;
@@ -33,7 +34,7 @@ static void by_mremap(void)
     (void)syscall(SYS_mremap, from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, 0);
 }
 
-/* Maps from the second page on, which only root may (vm.mmap_min_addr). */
+/* Maps from the second page on. Only root may do so (vm.mmap_min_addr). */
 static void by_mmap(void)
 {
     (void)mmap((char *)4096, VB_WALL_END - 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
@@ -47,7 +48,7 @@ static void by_shmat(void)
     shmctl(id, IPC_RMID, NULL);
 }
 
-/* Claims that the program's heap is there, and gives it back. */
+/* Declares the window to be the program's heap, then frees the heap. */
 static void by_brk(void)
 {
     const uint64_t at = VB_WALL_AT, end = at + VB_WINDOW_SIZE;
@@ -78,7 +79,7 @@ static const struct {
     {"brk() of a heap that is said to be there", by_brk},
 };
 
-/* Returns whether the mapping is the original one, with x in it. */
+/* Returns true if the original mapping still exists and starts with byte x. */
 static bool is_there(char x)
 {
     unsigned char in[8];
@@ -130,13 +131,13 @@ static void test_around(void)
     mini_end(&m);
 }
 
-/* --- programs that are loaded there --- */
+/* --- programs that are loaded at the window's address --- */
 static const char *low;
 
 static void app_low(void)
 {
     char text[16];
-    snprintf(text, sizeof(text), "%d", dup(null_fd())); /* dup(): without O_CLOEXEC */
+    snprintf(text, sizeof(text), "%d", dup(null_fd())); /* dup() clears close-on-exec */
     personality(ADDR_NO_RANDOMIZE);
     execl(low, low, text, (char *)NULL);
     _exit(98);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that is loaded where the stub's walled window would be, or right after it. argv[1] is a file descriptor,
- * and the exit status is the errno of a request on it. */
+/* A program that is loaded at the address of the stub's walled window, or directly after it. Makes a request on the
+ * file descriptor argv[1], and exits with the resulting errno. */
 #include <errno.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdint.h>

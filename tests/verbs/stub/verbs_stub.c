@@ -38,7 +38,7 @@ static void die(const char *what)
     _exit(99);
 }
 
-/* Installs the wall: those rules of the filter that refuse calls by their arguments. */
+/* Installs the wall: the filter's rules that refuse calls because of their arguments. */
 static int install_wall(void)
 {
     scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
@@ -48,7 +48,7 @@ static int install_wall(void)
         unsigned n = 0;
         for (; n < HW_ARRAY_LEN(r->is) && r->is[n].mask; n++)
             is[n] = (struct scmp_arg_cmp){r->is[n].arg, SCMP_CMP_MASKED_EQ, r->is[n].mask, r->is[n].value};
-        if (r->err && n && strcmp(r->call, "seccomp") != 0) /* the filter of the listener is installed after this one */
+        if (r->err && n && strcmp(r->call, "seccomp") != 0) /* the listener's filter must still be installed */
             rc = seccomp_rule_add_array(f, SCMP_ACT_ERRNO((uint32_t)r->err), seccomp_syscall_resolve_name(r->call), n,
                                         is);
     }
@@ -112,7 +112,7 @@ int reg(int fd)
     return ioctl(fd, RDMA_VERBS_IOCTL, &request) ? -errno : 0;
 }
 
-/* Returns a copy of the file descriptor fd in the thread's own table, or -errno (-EBADF if there is none). */
+/* Returns a copy of descriptor fd in the thread's own table. Returns -errno on failure (-EBADF if fd is closed). */
 static int device_of(pid_t tid, int fd)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, tid, O_EXCL);
@@ -151,7 +151,7 @@ static void ask(struct mini *m, unsigned i, const struct seccomp_notif *n)
     }
 }
 
-/* Takes a request of the program. */
+/* Takes a request of the program: passes it to an idle stub, queues it, or injects a new stub. */
 static void take(struct mini *m, const struct seccomp_notif *n)
 {
     for (unsigned i = 0; i < m->n; i++) {
@@ -258,7 +258,7 @@ bool mini_until(struct mini *m, int until, int ms)
     uint64_t deadline = hw_deadline(ms);
     while (common->at != until && hw_now() < deadline)
         serve(m, 2);
-    /* The stub's call after its last result may still be in flight. */
+    /* The stub may still be making the call that follows its last result. */
     for (int i = 0; i < 1000 && m->n && !m->s[m->n - 1].stub.parked; i++)
         serve(m, 2);
     return common->at == until;
@@ -329,7 +329,7 @@ void app_step_done(void)
     common->done = (int)common->at;
 }
 
-/* ---- the program's side, and its observers ------------------------------------------------------ */
+/* ---- functions for programs and for observers --------------------------------------------------- */
 
 int null_fd(void)
 {
@@ -339,7 +339,7 @@ int null_fd(void)
 void app_look(void)
 {
     int fd = null_fd();
-    uint64_t before = 1, after = 2; /* of the kernel, for 64 signals */
+    uint64_t before = 1, after = 2; /* the kernel's signal mask: 64 bits */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &before, sizeof(before));
     int fds = proc_entries("/proc/self/fd"), tasks = proc_entries("/proc/self/task");
     common->out[0] = reg(fd);
