@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines how many threads this process starts, from its usable CPUs, divided among the processes with this plugin
- * that share them, and from the speed of the NICs. Each process makes itself visible with a named abstract UNIX socket,
- * which the kernel lists throughout the network namespace and removes when the process exits. NCCL's ranks wait for
- * each other between init and the first connection, so all processes of a node exist when they are counted. */
+/* Chooses the number of threads of this process from the speed of the NICs and from the number of usable CPUs, divided
+ * by the number of processes with this plugin that share these CPUs. Each process makes itself visible with a named
+ * abstract UNIX socket, which the kernel lists throughout the network namespace and removes when the process exits.
+ * NCCL's ranks wait for each other between init and the first connection, so all processes of a node exist when they
+ * are counted. */
 #include "net/cpus.h"
 #include "base/size.h"
 #include "inner.h"

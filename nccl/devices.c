@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NICs as NCCL sees them: their places in the machine, their speeds, and their groups. */
+/* The NICs as presented to NCCL: their positions in the machine, their speeds, and their groups. */
 #include "devices.h"
 #include "net/rails.h"
 #include "net/sysfs.h"

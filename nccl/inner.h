@@ -44,7 +44,7 @@
 
 #define HN_CANCEL_MS 10000 /* ms; longest wait for the end of a canceled request */
 
-/* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
+/* ---- network messages (wire.c) ---------------------------------------------------------------------- */
 
 #define HN_ADDRS 3 /* maximum number of addresses in a handle */
 #define HN_KEY   32
@@ -83,7 +83,7 @@ int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPRO
 
 enum hn_link_state { HN_WAITING, HN_DIALLING, HN_UP, HN_DEAD };
 
-/* A process to which this process has links. The entry exists as long as there is such a link. */
+/* A process to which this process has links. The entry exists while there is at least one such link. */
 struct hn_process {
     struct hw_list all; /* entry in g.processes */
     uint64_t id;
@@ -134,7 +134,7 @@ void hn_attend_no_more(void);
 
 void hn_dial_begin(void);
 /* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no
- * dialling thread runs and none could be started. Call under g.mu. */
+ * dialling thread is running and none could be started. Call under g.mu. */
 int hn_dial(struct hn_link *l);
 /* Removes a link from the queue and marks it HN_DEAD. Returns false if the link is not queued. Call under g.mu. */
 bool hn_dial_cancel(struct hn_link *l);
@@ -193,7 +193,7 @@ void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 void hn_event_start(struct hn_req *r, void *phandle, uint64_t room);
 void hn_event_done(struct hn_req *r, uint64_t length);
-void hn_event_lost(struct hn_req *r); /* the request failed or was given up */
+void hn_event_lost(struct hn_req *r); /* the request failed or was abandoned */
 
 /* ---- CPUs (cpus.c) -------------------------------------------------------------------------------------------- */
 

@@ -246,7 +246,7 @@ static unsigned lanes_wanted(void)
 }
 
 /* Raises the soft limit for file descriptors to the hard limit if possible, and returns the soft limit. NCCL does so in
- * only one of its processes (bootstrap.cc), but connections need the descriptors in all of them. */
+ * only one of its processes (bootstrap.cc), but every process needs descriptors for its connections. */
 static uint64_t raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -291,7 +291,7 @@ int hn_open(void)
      * user's own settings take precedence. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
-        /* channels per pair of NICs: one of two is often idle, especially with several NICs */
+        /* of two channels per pair of NICs, one is often idle, especially with several NICs */
         {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 5];
     char nics[sizeof(hn_g.nics) + 8];
@@ -350,7 +350,7 @@ static void close_if_over(void)
         return; /* another thread is closing the context */
     hn_attend_no_more();
     hn_dial_end();
-    /* in use again meanwhile: keep the context open, and restart the attendant thread */
+    /* in use again in the meantime: keep the context open, and restart the attendant thread */
     if (hn_g.inits || hn_g.comms) {
         if (hn_attend())
             hn_say(NCCL_LOG_WARN, "%s", hawser_error());

@@ -43,8 +43,8 @@ class Agent
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
-    /* Stores the link to a remote agent in out. Starts a new link if there is none, or if it has ended and a caller was
-     * told so. Fails with NIXL_ERR_NOT_FOUND if the agent is unknown. */
+    /* Stores the link to a remote agent in out. Starts a new link if there is none, or if the link has ended and a
+     * caller has already received its error. Fails with NIXL_ERR_NOT_FOUND if the agent is unknown. */
     nixl_status_t find_link(const std::string &remote, std::shared_ptr<Link> &out);
 
     /* Splits a notification into pieces that libhawser can carry. */

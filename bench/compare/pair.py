@@ -14,7 +14,7 @@ from compare.run import Failure
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "endpoint.py")
 OPEN_S, ANSWER_S, STALL_S = 60, 20, 10
-GUARD = 4096  # bytes after those that are written, which must not change
+GUARD = 4096  # bytes after the written range, which must not change
 
 
 class Endpoint:
