@@ -108,9 +108,9 @@ int bench_sweep(struct bench *b);
 /* Runs bench with --gpus or --bidir after the options are parsed. A failed worker is reported at once and sets
  * b->failed. */
 int bench_gpus(struct bench *b);
-/* The work of one worker, on context h. The worker reports results and failures to the supervisor on fd. crowd is
- * the number of workers. own_cpu is true if the worker has a process of its own, so that the CPU time of the process is
- * the worker's. stop is as in struct session. */
+/* The work of one worker, on context h. The worker reports results and failures to the supervisor on fd. crowd is the
+ * number of workers. own_cpu is true if the worker has its own process, so that the CPU time of this process is that of
+ * the worker. stop is as in struct session. */
 struct bench_work {
     const struct bench *b;
     const struct gpu_pair *pair; /* pair of GPUs, or with BUFFER_HOST the memory of both hosts */

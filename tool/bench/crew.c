@@ -300,7 +300,7 @@ static uint64_t get_gate_position(const struct crew_ready *at)
     return (uint64_t)at->size << 32 | at->turn;
 }
 
-/* Releases the workers that are furthest behind, once all of these are ready. */
+/* Releases the workers at the earliest point, once all workers at this point are ready. */
 static void open_gate(struct crew *c)
 {
     uint64_t least = UINT64_MAX;

@@ -75,8 +75,8 @@ struct field_result {
  * word[0] stands for this program. The variables NCCL_* and HAWSER_MESH_KEY are not passed on. Returns 0 or a negative
  * errno. */
 int field_start(struct field_child *c, const struct field_args *a);
-/* Waits at most ms for the child to end, and after that interrupts the child and waits for its last output. A signal
- * to this process also ends the child. */
+/* Waits at most ms for the child to exit. Then interrupts the child and reads its remaining output. A signal to this
+ * process also ends the child. */
 void field_finish(struct field_child *c, uint64_t ms, struct field_result *r);
 /* Runs a command with field_start() and field_finish(). Returns 0, or a negative errno if the command could not be
  * started. */

@@ -11,7 +11,7 @@
 #define KEY_VARIABLE "HAWSER_MESH_KEY"
 #define KEY_LEAST    16
 #define LOOK_MS      60000
-#define TRY_MS       3000  /* ms for one connection attempt to a place where rank 0 may be */
+#define TRY_MS       3000  /* ms for one connection attempt to a possible address of rank 0 */
 #define AGAIN_MS     200   /* ms between two rounds of attempts */
 #define WRONG_MS     10000 /* ms; until then, a listener with a different key is assumed to be another job's rank 0 */
 

@@ -32,8 +32,8 @@ struct gpus {
 int gpus_parse(const char *text, struct gpus *out);
 
 /* Matches the pairs to the GPUs that exist on both nodes. If the serving node has fewer GPUs, peer numbers that the
- * user did not give start again at 0, and *wrapped is set. Fails with -ENODEV if a GPU does not exist; the error says
- * how many GPUs exist. Fails with -E2BIG if "all" gives more than GPUS_MAX pairs. */
+ * user did not give start again at 0, and *wrapped is set. Fails with -ENODEV if a GPU does not exist; the error text
+ * contains the number of GPUs. Fails with -E2BIG if "all" gives more than GPUS_MAX pairs. */
 int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped);
 
 /* Asks the serving node how many GPUs it has (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of

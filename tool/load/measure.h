@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One measurement of one transfer size: batches of operations, with `depth` operations in flight. The clock runs only
- * during batches. With plan.verify, every batch has new data, which is checked while the clock stands still.
+ * during batches. With plan.verify, every batch has new data, which is checked while the clock is stopped.
  */
 #ifndef HW_TOOL_MEASURE_H
 #define HW_TOOL_MEASURE_H
@@ -59,7 +59,7 @@ struct measure {
     struct hawser_region region; /* the server's region, for writes and reads */
     uint32_t depth, slots;
     uint64_t next; /* next iteration */
-    bool broken;   /* the server may no longer answer requests */
+    bool broken;   /* the server might not answer requests any more */
     uint64_t lost_before;
     bool record; /* record latencies and the timeline; false during warm-up */
 

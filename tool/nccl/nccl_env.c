@@ -63,8 +63,8 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
 }
 
 /* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU. A management NIC or a
- * much slower NIC, for example, serves none. By itself, the plugin uses every NIC that has an address, except (if there
- * are others) the loopback and NICs whose names begin with docker. */
+ * much slower NIC, for example, serves none. By default, the plugin uses every NIC that has an address, except (if
+ * there are others) the loopback and NICs whose names begin with docker. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};

@@ -194,7 +194,7 @@ static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, u
     int fd = socket(from.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* as the library's own connections do; unprivileged since Linux 5.7, and a failure is ignored */
+    /* like the library's own connections; needs no privilege since Linux 5.7, and a failure is ignored */
     (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->nic, (socklen_t)strnlen(n->nic, sizeof n->nic));
     if (bind(fd, &from.sa, hw_addr_len(&from)) == 0 &&
         (connect(fd, &to.sa, hw_addr_len(&to)) == 0 || errno == EINPROGRESS))

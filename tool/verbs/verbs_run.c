@@ -46,9 +46,9 @@ struct run_args {
 
 /* ---- the command's side --------------------------------------------------------------------------- */
 
-/* Makes it impossible to open a node in /dev/infiniband natively, as `hawser verbs spec` does. The filter sees neither
- * openat2() nor an open for writing only. After a notification that lets a call continue, the kernel also reads the
- * path again, from memory that may have changed. */
+/* Prevents the command from opening a node in /dev/infiniband natively, as `hawser verbs spec` does. The filter sees
+ * neither openat2() nor an open for writing only. After a notification that lets a call continue, the kernel also reads
+ * the path again, from memory that may have changed. */
 static int hide_nodes(void)
 {
     struct stat st;

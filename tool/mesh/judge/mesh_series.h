@@ -77,8 +77,8 @@ double series_log(enum mesh_kind kind, double value);
  * a key; the slot's key is 0 if there are no repeated measurements. */
 uint64_t series_key(const struct mesh_sample *sample);
 struct retry *series_retry(const struct series *s, uint64_t key);
-/* series_median() returns the median of v[0..n), n > 0: for an even number, the larger one of the two values in the
- * middle. series_select() returns the element at position k in sorted order. Both reorder v. */
+/* series_median() returns the median of v[0..n), n > 0: for an even n, the larger of the two middle values.
+ * series_select() returns the element at position k in sorted order. Both reorder v. */
 double series_median(double *v, size_t n);
 double series_select(double *v, size_t n, size_t k);
 

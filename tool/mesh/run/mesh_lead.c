@@ -33,7 +33,7 @@ static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 
 static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
 {
-    /* no node exists while ranks still connect */
+    /* no node exists while ranks are still connecting */
     return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL;
 }
 

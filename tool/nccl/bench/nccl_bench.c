@@ -23,8 +23,8 @@
 #define WAIT_MS    60000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
-/* Of the settings of NCCL's sockets that were measured, none is much faster than the better one of the two tuned
- * settings. Which of the two is better depends on the operation (docs/nccl.md). */
+/* Of the settings of NCCL's sockets that were measured, none is much faster than the better of the two tuned settings.
+ * Which one is better depends on the operation (docs/nccl.md). */
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
     {.name = "socket",

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `hawser nccl bench --hosts`: processes on several hosts. The supervisor starts an agent on each host. The agent is
- * this program again, with the hidden option --agent, started by a command that reaches the host: ssh, or the command
- * of --ssh. On this host, the agent is started directly. The agent's standard input and output are the connection; its
- * standard error is captured. The agent's command line contains only words that need no quoting; everything else is
- * sent through the connection.
+ * another instance of this program, with the hidden option --agent. A command that reaches the host starts the agent:
+ * ssh, or the command of --ssh. On this host, the agent is started directly. The agent's standard input and output are
+ * the connection; its standard error is captured. The agent's command line contains only words that need no quoting;
+ * everything else is sent through the connection.
  *
  *   agent to supervisor: struct nb_greeting, the first bytes that begin with NB_MAGIC (a shell may print text before)
  *   supervisor to agent: struct nb_ask and its items

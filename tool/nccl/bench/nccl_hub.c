@@ -30,7 +30,7 @@
 struct tube {
     bool used;
     uint32_t id, seat;
-    int call;         /* socket to the command; its end means that the result is no longer wanted */
+    int call;         /* socket to the command; if the command closes it, no result is needed */
     int in, out, err; /* descriptors of the command; in is -1 after the end of its input */
 };
 
