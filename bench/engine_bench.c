@@ -5,8 +5,8 @@
  *
  *     engine_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * BENCH_TRUSTED=1: use HAWSER_TRUSTED. A case with several operations in flight replaces the operations that have ended
- * with one call of hawser_submit().
+ * With BENCH_TRUSTED=1, contexts are opened with HAWSER_TRUSTED. A case with several operations in flight replaces the
+ * operations that have ended with one call of hawser_submit().
  */
 #include "hawser.h"
 #include "measure.h"

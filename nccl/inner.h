@@ -32,10 +32,10 @@
 /* Mbit/s that each device reports in tables up to v11; constant, because ranks must agree on it before NCCL 2.29.2 */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* requests of a communicator: twice NCCL's maximum */
-/* ms from the first attempt to connect a link; an attempt that fails later is the last */
+/* ms from the first attempt to connect a link until a failed attempt is no longer repeated */
 #define HN_CONNECT_MS 30000
-/* ms from the first refused attempt; an attempt that fails later is the last; short, because the process listened
- * before it sent its handle */
+/* ms from the first refused attempt until a failed attempt is no longer repeated; short, because the remote process
+ * started to listen before it sent its handle */
 #define HN_REFUSED_MS 3000
 #define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive the data of copied sends */
 #define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */

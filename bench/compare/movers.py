@@ -5,7 +5,7 @@ registers one buffer, and writes from it to the other end's buffer.
 A case is a list of slots; a slot is one request, a list of (local offset, remote offset, bytes). start() posts a slot.
 finish() returns True when the request has ended, or False if the time limit expires first. Both raise the contender's
 error. attend() does the work of a program to whose memory other programs write. poll_s: seconds to sleep between two
-polls of a request; 0: poll continuously. If a process has several agents, `agent` is the one in use."""
+polls of a request, or 0 to poll continuously. If a process has several agents, `agent` is the one in use."""
 import ctypes
 import errno
 import mmap

@@ -133,7 +133,7 @@ struct bench_child {
     pid_t pid; /* 0 once reaped */
 };
 /* Starts a child process for each worker (--per-process), and sets those hooks of the crew that concern the children.
- * The caller ends the children with bench_children_end(), also after a failure. */
+ * The caller ends the children with bench_children_end(), even after a failure. */
 int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child);
 /* Kills and reaps the remaining children. */
 void bench_children_end(struct bench_child *child, size_t n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `hawser fieldtest`: tests two nodes in several parts. A part may fail or be skipped without stopping the other parts.
- * Child processes do the measuring: hawser's other commands, iperf3, and a Python program for NIXL. They print JSON on
- * standard output. The results are collected in one JSON tree (field "doc" of struct field), from which both output
- * files are written.
+ * Child processes take the measurements: hawser's other commands, iperf3, and a Python program for NIXL. They print
+ * JSON on standard output. The results are collected in one JSON tree (field "doc" of struct field), from which both
+ * output files are written.
  */
 #ifndef HW_TOOL_FIELD_H
 #define HW_TOOL_FIELD_H

@@ -36,7 +36,7 @@ int gpus_parse(const char *text, struct gpus *out);
  * contains the number of GPUs. Fails with -E2BIG if "all" gives more than GPUS_MAX pairs. */
 int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped);
 
-/* Asks the serving node how many GPUs it has (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of
+/* Queries the serving node's number of GPUs (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of
  * each pair from this node's plan. Of the planned NICs that the user did not choose, only those that reach the peer are
  * used. If there is no such NIC, nics stays "", so every NIC that reaches the peer is used. nics and map are passed to
  * the plan and may be NULL; see hw_plan_want. Returns 0 or -errno. */

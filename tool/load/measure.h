@@ -107,8 +107,8 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
 void measure_close(struct measure *m);
 
 /* Runs iters operations or, if duration_ms is set, runs operations until the clocked time reaches duration_ms. Adds the
- * results to *sum, which also counts wrong bytes: these are not an error here. Fails if an operation fails, or with
- * -EINTR after a signal; *sum then still includes the operations that ended. */
+ * results to *sum, which also counts wrong bytes: wrong bytes do not make the call fail. Fails if an operation fails,
+ * or with -EINTR after a signal; *sum then still includes the operations that ended. */
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum);
 
 /* Returns how often channels were lost since measure_open(). */

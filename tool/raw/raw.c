@@ -374,7 +374,7 @@ static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf,
 
 /* ---- client --------------------------------------------------------------------------------- */
 
-/* Connects all streams, and waits for the server's go byte on each. *n counts the descriptors in fds, also after a
+/* Connects all streams, and waits for the server's go byte on each. *n counts the descriptors in fds, even after a
  * failure. */
 static int connect_raw_streams(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths,
                                uint64_t deadline, int *fds, size_t *n)

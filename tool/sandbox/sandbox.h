@@ -33,7 +33,7 @@ int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), cons
 int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path);
 
 /* Takes a snapshot of this machine or, if dir is not NULL, of a machine whose sys/ and proc/ are below dir. The caller
- * frees out, also after a failure. */
+ * frees out, even after a failure. */
 int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses);
 /* Writes the snapshot to path, atomically. */
 int sandbox_save(const struct sbx_snapshot *s, const char *path);
@@ -42,7 +42,7 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path);
 struct sandbox_args {
     const char *from;  /* path of a snapshot, or NULL */
     const char *sysfs; /* folder with a machine's sys/ and proc/, or NULL for this machine; not with from */
-    const char *peer;  /* "HOST[:PORT]" of the peer's `hawser serve`, which is asked for its NICs, or NULL */
+    const char *peer;  /* "HOST[:PORT]" of the peer's `hawser serve`, which is queried for its NICs, or NULL */
     struct common common;
     struct sbx_want want;
 };
@@ -51,9 +51,9 @@ extern const struct opt sandbox_opts[];
  * frees s and p in any case. */
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p);
 
-/* Asks a->peer for its NICs, and returns the names of those NICs of s that have a partner there, as in "rdma0,rdma1".
- * The caller frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and, if verbose is
- * set, a line for each address of the peer's NICs. */
+/* Queries the NICs of a->peer, and returns the names of those NICs of s that have a partner at the peer, as in
+ * "rdma0,rdma1". The caller frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and,
+ * if verbose is set, a line for each address of the peer's NICs. */
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
 /* Sorts the peer's NICs by name. partner[k] receives the index in s->net of the partner of peer->nic[k], or -1 if there
  * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (such as /31), or any

@@ -2,7 +2,7 @@
 /*
  * The statistics of the judge, computed on logarithms of rates. A sample is the sum of its rail's median, the
  * contributions of the sender's NIC, the receiver's NIC and the path between them, and noise. Medians and quartiles
- * estimate these, so that a slow part does not shift the values with which it is compared.
+ * estimate these terms, so that a slow component does not shift the values with which the component is compared.
  */
 #include "tool/mesh/judge/mesh_series.h"
 

@@ -53,7 +53,7 @@ struct series {
 };
 
 /* Reads the samples of s->kind, and the repeated measurements of s->proof. The caller has set m, kind, proof and nics
- * in s, and calls series_close() also after a failure. Fails with -ENOMEM. */
+ * in s, and calls series_close() even after a failure. Fails with -ENOMEM. */
 int series_open(struct series *s);
 void series_close(struct series *s);
 /* Estimates the medians, the effects of ports, and the limits, and sets `named` for the ports that are outliers. Fails

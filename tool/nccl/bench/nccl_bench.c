@@ -69,8 +69,8 @@ static const struct nb_var common[] = {
     {"NCCL_SHM_DISABLE", "1"},
     {"NCCL_NVLS_ENABLE", "0"},
     {"NCCL_MNNVL_ENABLE", "0"},
-    /* turn on the log output that the supervisor parses, and remove settings of the user that would redirect this
-     * output or choose another network */
+    /* turn on the log output that the supervisor parses, and remove user settings that would redirect this output or
+     * choose another network */
     {"NCCL_DEBUG", "INFO"},
     {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
     {"NCCL_DEBUG_FILE", NULL},
