@@ -62,7 +62,7 @@ static void program(enum way way, int threads, int calls)
         pthread_t t;
         pthread_create(&t, NULL, idle, NULL);
     }
-    for (int i = -calls / 10; i < calls; i++) { /* first a tenth as warm-up, in which the stub is injected */
+    for (int i = -calls / 10; i < calls; i++) { /* negative for the warm-up, in which the stub is injected */
         uint64_t from = hw_now();
         if (way == DOORBELL ? write(DEVICE, request, 32) != 32
                             : ioctl(DEVICE, RDMA_VERBS_IOCTL, request) == 0 || errno != ENOTTY)

@@ -393,7 +393,7 @@ int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
     size_t done = 0, n_failed = 0;
-    uint64_t last = HW_NEVER; /* deadline for the workers to end, once none is working */
+    uint64_t last = HW_NEVER; /* deadline for the workers to exit, once none is working */
     bool stopped = false;
     struct pace pace = {0};
     if (!p)

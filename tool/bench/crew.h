@@ -93,9 +93,9 @@ struct crew {
 /* Allocates n members, which have no workers yet. Returns 0 or -ENOMEM. */
 int crew_open(struct crew *c, size_t n, size_t n_sizes);
 void crew_close(struct crew *c);
-/* Handles the messages of all workers until all have ended, or until CREW_PATIENCE after none is working. Prints
- * failures on standard error as they occur, except after a signal. Returns the number of failed workers, -EINTR if
- * tool_stop was set, or -ENOMEM. */
+/* Handles the messages of all workers until all have ended, or until CREW_PATIENCE ms after the last worker stopped
+ * working. Prints failures on standard error as they occur, except after a signal. Returns the number of failed
+ * workers, -EINTR if tool_stop was set, or -ENOMEM. */
 int crew_run(struct crew *c);
 
 /* Functions for workers. Return 0, or -EPIPE if the supervisor has ended. */

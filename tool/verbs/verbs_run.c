@@ -109,7 +109,7 @@ static void exec_verbs_command(const struct run_args *a, const struct rlimit *fi
 
 /* ---- ours ----------------------------------------------------------------------------------------- */
 
-/* Receives the listener's descriptor. Fails if the child sends an error text, which is stored in why, or ends. */
+/* Receives the listener's descriptor. Fails if the child exits, or sends an error text, which is then stored in why. */
 static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
 {
     int fd;

@@ -179,8 +179,8 @@ static void name_absent(const struct lead *l, uint32_t rank, struct mesh_node *n
         snprintf(node->name, sizeof node->name, "rank %u", rank);
 }
 
-/* Returns true if an earlier rank is in the same network namespace of the same host. Only the first of such ranks takes
- * part; the others are released. */
+/* Returns true if an earlier rank is in the same network namespace of the same host. Only the first rank in a namespace
+ * takes part; the others are released. */
 static bool is_on_earlier_host(const struct lead *l, uint32_t rank)
 {
     const struct mesh_hello *h = &l->rank[rank].hello;
