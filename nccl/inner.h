@@ -126,7 +126,7 @@ void hn_link_yield(struct hn_link *l);
 void hn_links_serve(void);
 void hn_links_close(void); /* frees all links; no communicator may use them, and no dialling thread may run */
 /* hn_attend() starts the thread that calls hn_links_serve() periodically. hn_attend_no_more() stops the thread and must
- * be called before the context is closed. It releases g.mu while it waits. */
+ * be called before the context is closed. hn_attend_no_more() releases g.mu while waiting for the thread. */
 int hn_attend(void);
 void hn_attend_no_more(void);
 
@@ -261,10 +261,10 @@ extern struct hn_global hn_g;
 
 /* Opens the context if it is not open. Returns 0 or -errno. Call under g.mu. */
 int hn_open(void);
-/* These use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all devices send over
- * all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all NICs.
- * hn_group_addresses() writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those of
- * the group. */
+/* The following functions use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all
+ * devices send over all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all
+ * NICs. hn_group_addresses() writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those
+ * of the group. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);

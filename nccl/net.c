@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context of the process, which is opened for the first listener or connection, and closed after the last of them
- * and the last finalize; its NICs; and the properties that NCCL reads. */
+/* The context of the process, which is opened for the first listener or connection, and closed after the last listener
+ * or connection and the last finalize; its NICs; and the properties that NCCL reads. */
 #include "base/size.h"
 #include "inner.h"
 #include "net/host.h"

@@ -48,8 +48,8 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh);
 ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh);
 ncclResult_t hn_dereg(void *comm, void *mh);
 
-/* If hn_isend() or hn_irecv() sets *req to NULL, call it again. hn_iflush() always sets *req to NULL: nothing is left
- * to do. */
+/* If hn_isend() or hn_irecv() sets *req to NULL, call it again. hn_iflush() always sets *req to NULL, because there is
+ * nothing to flush. */
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req);
 ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const int *tags, void **mhs, void **phandles,
                       void **req);

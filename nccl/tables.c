@@ -79,7 +79,7 @@ static ncclResult_t finalize_v11(void *ctx)
 static ncclResult_t set_net_attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
 {
     (void)ctx;
-    (void)attr; /* hints about coming traffic; not needed, because each rail takes chunks when it has capacity */
+    (void)attr; /* hints about future traffic; not needed, because each rail takes chunks when it has capacity */
     return ncclSuccess;
 }
 

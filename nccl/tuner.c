@@ -37,7 +37,7 @@ extern const ncclTuner_v6_t ncclTunerPlugin_v6;
 struct context {
     size_t ranks;
     bool protocols, channels; /* whether the tuner chooses protocols and channels */
-    size_t chunk_part;        /* NCCL's chunk size is divided by this; 1 leaves it unchanged */
+    size_t chunk_part;        /* divisor of NCCL's chunk size; 1 for no change */
 };
 
 static bool any_set(const char *const *names)

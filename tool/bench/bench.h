@@ -65,7 +65,7 @@ FILE *bench_table(const struct bench *b);
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);
-/* Makes the plan for size i, with host memory on both sides. Returns -EIO if the kernel gives no random seed. */
+/* Makes the plan for size i, with host memory on both sides. Returns -EIO if the kernel provides no random seed. */
 int bench_plan(const struct bench *b, size_t i, struct measure_plan *out);
 /* Returns a row with no measured values yet. */
 struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks);

@@ -14,8 +14,8 @@ void mask_free(struct mask *m); /* m may be NULL */
 void mask_word(struct mask *m, const char *word, const char *becomes);
 /* Returns a copy of text in which each word of mask_word() is replaced, and each IPv4, IPv6 and MAC address becomes
  * <address-1>, <address-2>, and so on. A NIC name that contains a MAC address (enx..., wlx...) counts as an address.
- * Loopback addresses, 0.0.0.0 and :: stay. All addresses after the 255th share one placeholder. The caller frees the
- * copy. Returns NULL if out of memory. */
+ * Loopback addresses, 0.0.0.0 and :: remain unchanged. All addresses after the 255th share one placeholder. The caller
+ * frees the copy. Returns NULL if out of memory. */
 char *mask_text(struct mask *m, const char *text);
 
 /* Masks one text, and replaces host with <host> unless host is NULL or empty. The caller frees the result. Returns NULL

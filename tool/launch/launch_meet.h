@@ -9,7 +9,7 @@
 #include "tool/launch/launch_pmix.h"
 
 #define LAUNCH_PLACES 16
-/* Where rank 0 may be found: on any of these hosts, at any of `ports` ports from `port` up. */
+/* Possible locations of rank 0: any of these hosts, with any of `ports` ports starting at `port`. */
 struct launch_place {
     char host[LAUNCH_PLACES][LAUNCH_HOST];
     size_t n;

@@ -69,7 +69,7 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
-/* Returns true if a measurement between two nodes that take part failed. A measurement with wrong bytes is not a
+/* Returns true if f is a failed measurement between two participating nodes. A measurement with wrong bytes is not a
  * failure, and its fault has no text. */
 static bool is_failure(const struct mesh *m, const struct mesh_fault *f)
 {

@@ -43,7 +43,7 @@ struct series {
     double *room; /* scratch space for the values of a median */
     struct retry {
         uint64_t key;            /* 0 if the slot is free */
-        struct mesh_sample best; /* best one of several samples */
+        struct mesh_sample best; /* best of several samples */
         double y;                /* logarithm of the best sample */
     } * retry;                   /* hash table of repeated measurements, by nodes and NICs */
     size_t mask;

@@ -143,7 +143,7 @@ void nb_item(struct nb_items *items, char tag, const char *fmt, ...)
         free(text);
 }
 
-/* Sends all bytes, even if the socket's buffer is smaller. Fails if the agent is gone or does not read in time, or
+/* Sends all bytes, even if the socket's buffer is smaller. Fails if the agent has exited or does not read in time, or
  * after a signal. */
 static int send_to_agent(struct nb_member *m, const void *data, size_t len)
 {
