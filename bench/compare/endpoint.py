@@ -14,7 +14,7 @@ from compare.cases import lay_out
 from compare.movers import MOVERS
 
 CONNECT_S = 60  # for an agent's first write
-WRITE_S = 60    # a peer that is to be killed is killed earlier
+WRITE_S = 60    # scenario `killed` kills the peer earlier
 
 
 def answer(**words):

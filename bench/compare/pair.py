@@ -61,8 +61,8 @@ class Endpoint:
 
 
 class Pair:
-    """Both ends, with open agents; the first end has the card of the second. plant: damages a byte of the receiver's
-    memory before it is compared."""
+    """Both ends, with open agents; the first end has the connection information (card) of the second. plant: damages a
+    byte of the receiver's memory before it is compared."""
 
     def __init__(self, run, nodes, contender, plant=False):
         self.contender, self.plant, self.ends, self.usable = contender, plant, [], True

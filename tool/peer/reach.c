@@ -328,7 +328,7 @@ static void *listener_main(void *arg)
             p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
         if (poll(p, n + 1, STEP_MS) < 0)
             continue;
-        /* An ended connection stays in the table. The table has an entry for each connection that the peer may make,
+        /* An ended connection remains in the table. The table has an entry for each connection that the peer may make,
          * and stray connections may use up entries. */
         for (size_t i = 0; i < n; i++)
             if (c[i].fd >= 0 && p[i + 1].revents && !advance_reach_conn(&c[i], &l->q))

@@ -79,7 +79,7 @@ struct sandbox_bundle {
     struct sbx_spec sp;
     struct hw_logger log;
 };
-/* Makes the plan and the data for a runtime. File names begin with beside, such as "/run/hawser/all", unless the
+/* Makes the plan and the data for a runtime. File names begin with `beside`, such as "/run/hawser/all", unless the
  * options specify others. Returns an exit code. The caller frees b in any case. */
 int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
                         const char *beside);

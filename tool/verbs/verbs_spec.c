@@ -309,8 +309,8 @@ static bool same_number(const json_t *a, const json_t *b, const char *key)
     return json_is_integer(n) && json_equal(n, json_object_get(b, key));
 }
 
-/* Removes rules that allow exactly one of these devices, and thus let the container open a node of the device in the
- * container's image. */
+/* Removes rules that allow exactly one of these devices, because such rules would let the container open a node of the
+ * device in the container's image. */
 static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
 {
     json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");
