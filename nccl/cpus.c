@@ -20,7 +20,7 @@
 #define NAME      "hawser-nccl/"
 #define MANY_CPUS 16 /* minimum number of CPUs per process for THREADS threads; with fewer, one thread per two CPUs */
 #define THREADS   12 /* maximum number of threads: 2 * HN_LANES, for the outgoing and incoming links of one peer */
-#define POLL_CPUS 8  /* with at least this many CPUs per process, threads keep polling after they have had work */
+#define POLL_CPUS 8  /* with at least this many CPUs per process, threads keep polling after they run out of work */
 /* Mb/s of the NICs' total speed for each thread (docs/performance.md) */
 #define THREAD_MBPS 12500
 

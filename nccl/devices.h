@@ -40,9 +40,9 @@ struct hn_device {
 void hn_find_places(int root, struct hn_nic *nic, unsigned n);
 
 /* Assigns each of at most HN_NICS_MAX NICs to a group, numbered from 0, in group[]. If an NVIDIA GPU is below a PCIe
- * root port, the NICs below this port form a group. The other NICs form one group per NUMA node, with virtual NICs
- * apart. Returns how many groups have a GPU below the same root port or, if there is no such group, a GPU on the same
- * NUMA node. */
+ * root port, the NICs below this port form a group. The other physical NICs form one group per NUMA node, and so do the
+ * virtual NICs. Returns how many groups have a GPU below the same root port or, if there is no such group, a GPU on the
+ * same NUMA node. */
 unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group);
 
 /* Fills out, which needs at least HN_NICS_MAX entries, and returns the number of devices, or 0 if n is 0. If apart is

@@ -199,7 +199,7 @@ void hn_event_lost(struct hn_req *r); /* the request failed or was abandoned */
 
 struct hn_threads {
     unsigned loops;
-    bool poll; /* the threads keep polling for a short time after they have had work */
+    bool poll; /* the threads keep polling for a short time after they run out of work */
 };
 
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
@@ -210,7 +210,7 @@ void hn_cpus_end(void);
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);
-/* Chooses the threads for the present CPUs, processes and NICs, and logs the choice. Call under g.mu. */
+/* Chooses the threads for the current CPUs, processes and NICs, and logs the choice. Call under g.mu. */
 struct hn_threads hn_threads_wanted(void);
 
 /* ---- the context (net.c) -------------------------------------------------------------------------------------- */

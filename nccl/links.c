@@ -54,7 +54,7 @@ static void leave_process(struct hn_link *l)
     }
 }
 
-/* Returns the wanted number of outgoing links to each process, over all groups of NICs. */
+/* Returns the desired number of outgoing links to each process, over all groups of NICs. */
 static unsigned count_wanted_links(void)
 {
     unsigned processes = 0;

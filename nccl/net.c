@@ -36,7 +36,7 @@ void hn_say(ncclDebugLogLevel level, const char *fmt, ...)
 static void on_log(void *arg, int level, const char *line)
 {
     (void)arg;
-    /* Libhawser recovers from a lost NIC without an error to NCCL, but users want to know about the loss. */
+    /* Libhawser recovers from a lost NIC without reporting an error to NCCL, but users want to know about the loss. */
     hn_say(level <= HAWSER_LOG_WARN   ? NCCL_LOG_WARN
            : level == HAWSER_LOG_INFO ? NCCL_LOG_INFO
                                       : NCCL_LOG_TRACE,
@@ -299,8 +299,8 @@ int hn_open(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
         if (!getenv(ours[i][0]))
             knobs[n++] = ours[i][1];
-    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads keep
-     * polling for a short time after they have had work. */
+    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads keep polling
+     * for a short time after they run out of work. */
     struct hn_threads wanted = hn_threads_wanted();
     char threads[32];
     if (wanted.poll && !getenv("HAWSER_BUSY_US"))

@@ -91,11 +91,11 @@ int field_measure(struct field *f);
  * session with the peer can be opened. */
 int field_inventory(struct field *f);
 void field_doctor(struct field *f);
-/* Measures iperf3, NCCL and NIXL over UCX, if they are installed and there is time. */
+/* Measures iperf3, NCCL and NIXL over UCX, if they are installed and time permits. */
 void field_rivals(struct field *f);
 
-/* Begins a step with this weight. what is the beginning of the progress line. Returns the milliseconds after which the
- * step must end. If share is not NULL, *share receives the step's share of the remaining time, which may be less.
+/* Begins a step with this weight. `what` is the beginning of the progress line. Returns the milliseconds after which
+ * the step must end. If share is not NULL, *share receives the step's share of the remaining time, which may be less.
  * Returns 0 if less than a second is left, the run was interrupted, or the peer no longer answers; the step is then
  * recorded as skipped. */
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share);

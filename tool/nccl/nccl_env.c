@@ -21,7 +21,7 @@ struct export
     const char *name;
     char value[NCCL_PATH];
     char why[384];
-    bool front; /* prepend to the present value of the variable */
+    bool front; /* prepend to the current value of the variable */
 };
 
 struct env {
@@ -144,7 +144,7 @@ static void quote_export_value(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-/* Prints text as the rest of a comment line, with '?' for line ends and other characters below a space. */
+/* Prints text as the rest of a comment line, with '?' for newlines and other characters below 0x20. */
 static void print_env_comment(FILE *out, const char *text)
 {
     for (; *text; text++)

@@ -56,9 +56,9 @@ int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snaps
  * if verbose is set, a line for each address of the peer's NICs. */
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
 /* Sorts the peer's NICs by name. partner[k] receives the index in s->net of the partner of peer->nic[k], or -1 if there
- * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (such as /31), or any
- * with equal names if s has no addresses. Then matches NICs in one subnet, and then rails in order, if both NICs or
- * neither have an RDMA device. Finally, matches equal names alone. No NIC has two partners. */
+ * is none. Matches first NICs with equal names that are in the same subnet or are both routed rails (such as /31), or
+ * any with equal names if s has no addresses. Then matches NICs in the same subnet, and then rails in order, if both
+ * NICs or neither have an RDMA device. Finally, matches equal names alone. No NIC has two partners. */
 void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int partner[TP_MAX_NICS]);
 
 /* Options of spec and cdi for the data that is passed to a runtime, in addition to the options of the plan. */

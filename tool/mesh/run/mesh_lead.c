@@ -112,7 +112,7 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     r->peer = p;
     r->hello = *h;
     l->here++;
-    /* Record rank 0's address as other ranks reach it; rank 0 itself connected over the loopback. */
+    /* Record rank 0's address as other ranks reach it; rank 0 itself connected over loopback. */
     if (!l->own[0] && h->rank != 0 && session_paths(&s, path, 1) == 1)
         snprintf(l->own, sizeof l->own, "%s", path[0].local);
 }

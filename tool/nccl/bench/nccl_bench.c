@@ -102,7 +102,7 @@ struct bench_run {
     bool on_hosts;                                 /* true with --hosts or a launcher */
     struct nb_config config[CONFIGS + NB_SOCKETS]; /* configurations to measure */
     bool failed[CONFIGS + NB_SOCKETS], own_failed;
-    bool left_badly; /* ranks of some round did not exit cleanly */
+    bool left_badly; /* in at least one round, ranks did not exit cleanly */
     int version;
     uint64_t most;
 };

@@ -217,7 +217,7 @@ struct nb_table {
     size_t n_own;
 };
 
-/* Runs one round of `streams` plain sockets over the loopback. */
+/* Runs one round of `streams` plain sockets over loopback. */
 int nb_raw_run(uint32_t streams, double *GBps);
 
 /* Return medians over the rounds, or NAN if nothing was measured. */

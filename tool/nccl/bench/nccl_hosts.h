@@ -81,8 +81,8 @@ static inline int nb_gpu_of(const struct nb_hosts *hosts, unsigned rank)
 {
     return hosts->gpu[nb_host_of(hosts, rank)] + (int)(rank % hosts->per_host);
 }
-/* Queries each host's version, its GPUs (the smallest number is stored in *gpus) and its TCPX plugin. Several hosts on
- * one node get different GPUs if each of them sees enough GPUs. */
+/* Queries each host's version, its GPUs (the smallest number is stored in *gpus) and its TCPX plugin. Hosts on the same
+ * node get different GPUs if each host detects enough GPUs. */
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus);
 
 /* The items of a request, while they are collected. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 of the processes that a launcher started. It meets the other processes, and connects the supervisor's commands
- * with the agents that the processes start. */
+/* The hub: rank 0 of the processes that a launcher started. The hub accepts the other processes, and connects the
+ * supervisor's commands with the agents that these processes start. */
 #include "base/size.h"
 #include "sys/pass.h"
 #include "tool/child.h"
