@@ -268,7 +268,7 @@ int hn_open(void);
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);
-/* Fails with -EINVAL if there is no device of this number. */
+/* Fails with -EINVAL if there is no device with this number. */
 int hn_check_device(int dev);
 /* Decrements the number of open communicators and listeners. If none is open and every init has been finalized, closes
  * the context. Call under g.mu. */

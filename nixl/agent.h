@@ -53,7 +53,7 @@ class Agent
 
     /* Takes ownership of an operation that no caller waits for. */
     void keep_op(hawser_op *op);
-    /* Waits up to `ms` altogether for the kept operations, and frees those that have ended. */
+    /* Waits up to `ms` in total for the kept operations, and frees those that have ended. */
     void wait_for_kept(int ms);
 
     void count_connecting(int more);

@@ -21,7 +21,7 @@ class NixlError(Exception):
 
 
 class Nixl(NamedTuple):
-    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 are treated alike."""
+    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 are treated in the same way."""
     name: str
     version: str
     plugins: pathlib.Path

@@ -302,7 +302,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     } while (left > 0 && hw_now() < deadline);
     for (size_t i = 0; i < n; i++) {
         hw_close(&c[i].fd);
-        /* the listener sends only after it has received as much, so arrival here proves both directions */
+        /* the listener sends only after it has received the same amount, so arrival here proves both directions */
         f->reached[c[i].nic] |= (uint16_t)((unsigned)c[i].reached << c[i].addr);
         f->carried[c[i].nic] |= (uint16_t)((unsigned)(c[i].in == MESSAGE) << c[i].addr);
     }

@@ -266,7 +266,7 @@ static int streams_make(struct run *r, const int *fds, size_t n)
             s->mem_len = r->plan.message;
             if (!s->owned)
                 return hw_no_memory("the buffer of plain stream %zu", i);
-            memset(s->owned, 1, r->plan.message); /* take page faults before the clock starts */
+            memset(s->owned, 1, r->plan.message); /* trigger page faults before the clock starts */
         }
     }
     pthread_mutex_lock(&r->lock); /* from now on, run_fail() in any thread can see the streams */

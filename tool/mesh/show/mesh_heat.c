@@ -201,7 +201,7 @@ static void write_label(const struct heat *h, uint32_t row, double side)
     fputs("</text>\n", h->f);
 }
 
-/* Returns the room for the longest label, in pixels. */
+/* Returns the space for the longest label, in pixels. */
 static int measure_label(const struct mesh *m)
 {
     size_t longest = 1;
