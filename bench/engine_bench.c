@@ -5,8 +5,8 @@
  *
  *     engine_bench CASE SECONDS      prints a JSON object (measure.h)
  *
- * BENCH_TRUSTED=1: use HAWSER_TRUSTED. A case with several operations in flight starts as many as have ended, with one
- * call of hawser_submit().
+ * With BENCH_TRUSTED=1, contexts are opened with HAWSER_TRUSTED. A case with several operations in flight replaces the
+ * operations that have ended with one call of hawser_submit().
  */
 #include "hawser.h"
 #include "measure.h"
@@ -174,7 +174,8 @@ struct run {
     struct measure m;
 };
 
-/* Fills v with the descriptors of an operation at the k-th place of the memory, modulo its size. Returns their number.
+/* Fills v with the descriptors of an operation at position k of the memory, modulo the memory's size. Returns their
+ * number.
  */
 static size_t lay_out(const struct run *r, unsigned k, size_t bytes, unsigned pieces, struct hawser_vec *v)
 {

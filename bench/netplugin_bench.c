@@ -21,7 +21,7 @@
 
 #define WINDOW 8
 
-/* Replaces the plugin's socket() too, because this program exports it. */
+/* Also replaces socket() for the plugin, because this program exports the symbol. */
 __attribute__((visibility("default"))) int socket(int domain, int type, int protocol)
 {
     int fd = (int)syscall(SYS_socket, domain, type, protocol);

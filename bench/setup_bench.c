@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures how long a process takes to connect to many peers, and what each peer costs it:
+ * Measures how long a process takes to connect to many peers, and the descriptors and memory that it uses for each
+ * peer:
  *
  *     setup_bench PEERS [PROCESSES]
  *
- * PROCESSES (default 8) listen on loopback. This process starts PEERS connections to them at the same time, and then
- * writes 8 bytes to each peer. Prints one line of JSON: ms until all were connected, ms until all writes had ended, and
- * per peer the file descriptors and the resident bytes of this process.
+ * PROCESSES other processes (default 8) listen on loopback. This process starts PEERS connections to them at the same
+ * time, and then writes 8 bytes to each peer. Prints one line of JSON: ms until all were connected, ms until all writes
+ * had ended, and per peer the file descriptors and the resident bytes of this process.
  */
 #include "base/base.h"
 #include "hawser.h"

@@ -5,7 +5,8 @@
  *     socket_bench CASE SECONDS      prints a JSON object (measure.h)
  *
  * The kinds of cases:
- *  - write, rate: frames of a head and a payload. One confirmation covers all frames of 8 bytes that one read returned.
+ *  - write, rate: frames with a header and a payload. One confirmation covers all frames of 8 bytes that one read
+ *    returned.
  *  - pingpong: a frame in each direction.
  *  - stream: a number of connections, with a thread for each end, and no confirmations.
  *
@@ -25,7 +26,7 @@
 #include <sys/uio.h>
 
 #define MEMORY  (256u << 20) /* used cyclically, as in engine_bench */
-#define HEAD    40           /* as large as the engine's: 16 bytes of the link, and 24 of a write */
+#define HEAD    40           /* size of the engine's headers: 16 bytes for the link, and 24 for a write */
 #define ANSWER  24           /* bytes of a confirmation */
 #define DEEP    1024
 #define CALL    (1u << 20) /* bytes of one send or receive of a stream */
@@ -96,7 +97,8 @@ static void write_all(int fd, struct iovec *v, int n)
     }
 }
 
-/* Stores payloads in memory. Answers all frames of one read with their number. */
+/* Stores payloads in memory. Confirms all complete frames of one read with a single answer, which contains their
+ * number. */
 static void serve_writes(int fd, size_t bytes)
 {
     static char buf[DEEP * (HEAD + 8)];
@@ -121,7 +123,7 @@ static void serve_writes(int fd, size_t bytes)
     }
 }
 
-/* Returns the next place in the stream's part of the memory. */
+/* Returns the next address in the stream's part of the memory. */
 static char *step_through(const struct stream *t, size_t *at)
 {
     char *p = memory + t->from + *at;

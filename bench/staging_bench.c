@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the limit of a machine for GPU memory over TCP, with the simplest program that stages it, and with the two
- * halves of that program alone.
+ * Measures a machine's maximum rate for transfers of GPU memory over TCP, with a minimal program that stages the data
+ * in host memory, and with each half of that program alone.
  *
  *     staging_bench WHAT CONNECTIONS [RING_KIB [PART_KIB [SECONDS]]]
  *
  * WHAT is copy (from the GPU into pinned rings, and from other rings to the GPU, without network), socket (from ring to
  * ring over loopback, without GPU), or both (from GPU memory through a ring, a loopback connection and another ring to
- * GPU memory). Each end of each connection has a thread. BENCH_PAGES=huge: rings of transparent huge pages. Prints one
- * JSON object: decimal GB/s out of and into GPU memory (or the sockets), and CPU seconds per GB.
+ * GPU memory). Each end of each connection has a thread. With BENCH_PAGES=huge, the rings use transparent huge pages.
+ * Prints one JSON object: decimal GB/s out of and into GPU memory (or the sockets), and CPU seconds per GB.
  */
 #include "measure.h"
 #include "mem/space.h"

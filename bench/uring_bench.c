@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares ways to move one TCP stream over loopback. One end uses plain send() or recv(), and the other end the way
- * under test:
+ * Compares methods (WAY) of moving one TCP stream over loopback. One end uses plain send() or recv(), and the other end
+ * uses the method under test:
  *
  *     uring_bench WAY SECONDS
  *
- *  - send, recv: send(2) or recv(2) of up to 256 KiB, from or to the bytes' final place, as in the engine
+ *  - send, recv: send(2) or recv(2) of up to 256 KiB, directly from or to the data's final location, as in the engine
  *  - recv-epoll: recv(2), and epoll_wait(2) when there is no data
  *  - recv-lowat: recv-epoll, woken only for 256 KiB (SO_RCVLOWAT)
  *  - send-uring, recv-uring: one send or receive at a time through io_uring
  *  - send-zc: io_uring's zero-copy send of registered buffers, 8 in flight
- *  - recv-multishot: one request for many receives, into 64 provided buffers of 64 KiB, with a copy to the final place
+ *  - recv-multishot: one request for many receives, into 64 provided buffers of 64 KiB, then a copy to the data's
+ *    final location
  *
  * Prints a line of JSON: GB/s, and CPU seconds per GB of the end under test and of the other end.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures the cost of a brokered call: round trips of a program under the real filter to a minimal broker. The device
- * is /dev/null, so only the round trip is measured. Usage: verbs_stub_bench [CALLS]. Prints medians for these ways:
- * "continue": the broker lets the call continue. "stub": the broker copies the request into the window, has the stub
- * run it, answers, and removes the device from the stub. "doorbell": the broker copies 32 bytes of a write(), and
- * writes them to a cached file descriptor, after kcmp() has confirmed that it is the program's file. Not a test: the
- * figures are meaningful only on an idle machine.
+ * is /dev/null, so only the round trip is measured. Usage: verbs_stub_bench [CALLS]. Prints the median for each of
+ * these methods: "continue": the broker lets the call continue. "stub": the broker copies the request into the window,
+ * has the stub run it, answers, and removes the device from the stub. "doorbell": the broker copies 32 bytes of a
+ * write(), and writes them to a cached file descriptor, after kcmp() has confirmed that it is the program's file. Not a
+ * test: the figures are meaningful only on an idle machine.
  */
 #include "tests/verbs/stub/verbs_stub.h"
 #include "tool/report/hist.h"
@@ -62,7 +62,7 @@ static void program(enum way way, int threads, int calls)
         pthread_t t;
         pthread_create(&t, NULL, idle, NULL);
     }
-    for (int i = -calls / 10; i < calls; i++) { /* first a tenth as warm-up, in which the stub is injected */
+    for (int i = -calls / 10; i < calls; i++) { /* negative for the warm-up, in which the stub is injected */
         uint64_t from = hw_now();
         if (way == DOORBELL ? write(DEVICE, request, 32) != 32
                             : ioctl(DEVICE, RDMA_VERBS_IOCTL, request) == 0 || errno != ENOTTY)
@@ -103,7 +103,7 @@ static bool registers(struct broker *b, const struct seccomp_notif *n)
         struct seccomp_notif again = {.id = 0};
         if (vb_tracer_start(&b->tracer, NULL, 0) || vb_inject(&b->tracer, s, b->listener, n))
             return false;
-        for (int i = 0; i < 2; i++) { /* the stub's first call, and the program's call again */
+        for (int i = 0; i < 2; i++) { /* the stub's first call, and the program's repeated call */
             if (!next(b, &of) || ((pid_t)of.pid == s->tid && vb_stub_park(s, &of, &result) != 1))
                 return false;
             if ((pid_t)of.pid != s->tid)

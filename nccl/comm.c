@@ -132,8 +132,8 @@ static int go_on(struct attempt *a, const struct hn_handle *h)
     return hawser_test(c->hello);
 }
 
-/* Unless the communicator has failed, waits up to HN_LINGER_MS for the peer to receive the data of copied sends, which
- * NCCL counts as done. NCCL may close the communicator at once. */
+/* Unless the communicator has failed, waits up to HN_LINGER_MS for the peer to receive the data of copied sends. NCCL
+ * considers these sends complete, and may close the communicator immediately. */
 static void linger(const struct hn_comm *c)
 {
     uint64_t until = hw_now() + HN_LINGER_MS * HW_MS;
@@ -372,8 +372,8 @@ static void free_request(struct hn_req *r)
     r->copied = r->told = false;
 }
 
-/* Sets *r to a free request, or to NULL if all requests are in use. Fails if the search meets a failed copied send,
- * which NCCL counts as done. */
+/* Sets *r to a free request, or to NULL if all requests are in use. Fails if the search finds a failed copied send,
+ * which NCCL considers complete. */
 static ncclResult_t find_free_request(struct hn_comm *c, struct hn_req **r)
 {
     *r = NULL;
@@ -445,10 +445,10 @@ ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const i
     return post_nccl_request(rc, hawser_recv, data[0], sizes[0], mhs[0], phandles ? phandles[0] : NULL, req, "irecv");
 }
 
-/* NCCL calls this after receives into GPU memory, since a NIC's writes may still be on their way when a kernel reads
- * the memory. Here nothing is left to do. A receive is complete only when the GPU has reported the end of its copy or
- * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store(), for small
- * messages, waits for its stream. */
+/* NCCL calls this after receives into GPU memory, because a NIC's writes may still be in flight when a kernel reads the
+ * memory. This plugin needs no flush: a receive is complete only when the GPU has reported the end of its copy or
+ * gather (an event in its stream: lib/transport/tcp/staging.c, lib/transport/devmem/rx.c), and hw_store(), which places
+ * small messages, waits for its stream. */
 ncclResult_t hn_iflush(void *rc, int n, void **data, const int *sizes, void **mhs, void **req)
 {
     (void)rc;

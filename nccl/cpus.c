@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines how many threads this process starts, from its usable CPUs, divided among the processes with this plugin
- * that share them, and from the speed of the NICs. Each process makes itself visible with a named abstract UNIX socket,
- * which the kernel lists throughout the network namespace and removes when the process exits. NCCL's ranks wait for
- * each other between init and the first connection, so all processes of a node exist when they are counted. */
+/* Chooses the number of threads of this process from the speed of the NICs and from the number of usable CPUs, divided
+ * by the number of processes with this plugin that share these CPUs. Each process makes itself visible with a named
+ * abstract UNIX socket, which the kernel lists throughout the network namespace and removes when the process exits.
+ * NCCL's ranks wait for each other between init and the first connection, so all processes of a node exist when they
+ * are counted. */
 #include "net/cpus.h"
 #include "base/size.h"
 #include "inner.h"
@@ -19,7 +20,7 @@
 #define NAME      "hawser-nccl/"
 #define MANY_CPUS 16 /* minimum number of CPUs per process for THREADS threads; with fewer, one thread per two CPUs */
 #define THREADS   12 /* maximum number of threads: 2 * HN_LANES, for the outgoing and incoming links of one peer */
-#define POLL_CPUS 8  /* with at least this many CPUs per process, threads keep polling after they have had work */
+#define POLL_CPUS 8  /* with at least this many CPUs per process, threads keep polling after they run out of work */
 /* Mb/s of the NICs' total speed for each thread (docs/performance.md) */
 #define THREAD_MBPS 12500
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NICs as NCCL sees them: their places in the machine, their speeds, and their groups. */
+/* The NICs as presented to NCCL: their positions in the machine, their speeds, and their groups. */
 #include "devices.h"
 #include "net/rails.h"
 #include "net/sysfs.h"
@@ -64,7 +64,7 @@ static unsigned find_gpus(int root, struct gpu *gpu)
     return n;
 }
 
-/* Returns true if both devices are below one root port, and thus share its link to the CPU. */
+/* Returns true if both devices are below the same root port, and thus share the port's link to the CPU. */
 static bool share_root_port(const struct hw_pci_path *a, const struct hw_pci_path *b)
 {
     return a->depth > 1 && b->depth > 1 && strcmp(a->root, b->root) == 0 && hw_bdf_cmp(a->at[0], b->at[0]) == 0;

@@ -6,7 +6,7 @@
  *
  * NICs that are near the same GPUs form a group. If several groups have a GPU, and there are at least as many processes
  * as groups with a GPU, a link that this process connects for a device uses the NICs of the device's group, and other
- * NICs only while none of the group's works (hawser_connect_options.prefer). Otherwise every link uses all NICs.
+ * NICs only while no NIC of the group works (hawser_connect_options.prefer). Otherwise every link uses all NICs.
  * HAWSER_NCCL_NEAR overrides both the groups and the choice, for measurements.
  */
 #ifndef HN_DEVICES_H
@@ -35,21 +35,21 @@ struct hn_device {
     char name[32], pci[256];
 };
 
-/* Reads the place and the speed of each NIC from sysfs below root (net/sysfs.h). Values that sysfs does not report
- * remain unknown. */
+/* Reads each NIC's position in the machine and speed from sysfs below root (net/sysfs.h). Values that sysfs does not
+ * report remain unknown. */
 void hn_find_places(int root, struct hn_nic *nic, unsigned n);
 
 /* Assigns each of at most HN_NICS_MAX NICs to a group, numbered from 0, in group[]. If an NVIDIA GPU is below a PCIe
- * root port, the NICs below this port form a group. The other NICs form one group per NUMA node, with virtual NICs
- * apart. Returns how many groups have a GPU below the same root port or, if there is no such group, a GPU on the same
- * NUMA node. */
+ * root port, the NICs below this port form a group. The other physical NICs form one group per NUMA node, and so do the
+ * virtual NICs. Returns how many groups have a GPU below the same root port or, if there is no such group, a GPU on the
+ * same NUMA node. */
 unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *group);
 
 /* Fills out, which needs at least HN_NICS_MAX entries, and returns the number of devices, or 0 if n is 0. If apart is
- * true, there are several groups of NICs: each NIC has at least one device, and its devices have its place and share
- * its speed. Otherwise there are HN_DEVICES devices, which share the speed of all NICs. Their number must not depend on
- * the NICs, because NCCL before 2.29.2 hangs if ranks have different numbers of devices. rails is a map of rails
- * (net/rails.h), or "" for none. */
+ * true, there are several groups of NICs: each NIC has at least one device, and the NIC's devices have its position and
+ * share its speed. Otherwise there are HN_DEVICES devices, which share the speed of all NICs. The number of devices
+ * must not depend on the NICs, because NCCL before 2.29.2 hangs if ranks have different numbers of devices. rails is a
+ * map of rails (net/rails.h), or "" for none. */
 unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out);
 
 #endif

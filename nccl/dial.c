@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_MS    50    /* ms from a failed attempt until the link is due again */
-#define TRY_MS      10000 /* ms for one attempt: an answer can take seconds where all peers connect at once */
+#define AGAIN_MS    50    /* ms between a failed attempt and the next */
+#define TRY_MS      10000 /* ms for one attempt: an answer can take seconds if all peers connect at once */
 #define PATHS_SHOWN 64
 
 /* Logs the used and spare paths to the peer, and why other paths are not used. */
@@ -84,8 +84,8 @@ static void queue_link(struct hn_link *l)
     pthread_mutex_unlock(&hn_g.dial.mu);
 }
 
-/* Sets HN_UP without locking g.mu: NCCL's threads hold g.mu while they poll the link's state, so this thread might wait
- * long for g.mu. */
+/* Sets HN_UP without locking g.mu: NCCL's threads hold g.mu while they poll the link's state, so this thread might have
+ * to wait a long time for g.mu. */
 static void try_link(struct hn_link *l)
 {
     if (!l->give_up)
@@ -171,7 +171,8 @@ void hn_dial_tidy(void)
     pthread_mutex_unlock(&hn_g.dial.mu);
 }
 
-/* Starts another thread unless HN_DIALLERS run already. Fails with -EAGAIN if none runs and none could be started. */
+/* Starts another dialling thread unless HN_DIALLERS are already running. Fails with -EAGAIN if no dialling thread is
+ * running and none could be started. */
 static int add_dialler(void)
 {
     int rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports the start and the end of messages to NCCL's profiler. If no profiler is loaded, NCCL's callback returns at
- * once and makes no handle, and no end is reported. */
+/* Reports the start and the end of messages to NCCL's profiler. If no profiler is loaded, NCCL's callback returns
+ * immediately and creates no handle, and no end is reported. */
 #include "event.h"
 #include "inner.h"
 

@@ -32,10 +32,10 @@
 /* Mbit/s that each device reports in tables up to v11; constant, because ranks must agree on it before NCCL 2.29.2 */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* requests of a communicator: twice NCCL's maximum */
-/* ms from the first attempt to connect a link; an attempt that fails later is the last */
+/* ms from the first attempt to connect a link until a failed attempt is no longer repeated */
 #define HN_CONNECT_MS 30000
-/* ms from the first refused attempt; an attempt that fails later is the last; short, because the process listened
- * before it sent its handle */
+/* ms from the first refused attempt until a failed attempt is no longer repeated; short, because the remote process
+ * started to listen before it sent its handle */
 #define HN_REFUSED_MS 3000
 #define HN_LINGER_MS  1000 /* ms; longest wait at close for the peer to receive the data of copied sends */
 #define HN_ATTEND_MS  500  /* ms between two checks for new connections by the thread of hn_attend() */
@@ -44,7 +44,7 @@
 
 #define HN_CANCEL_MS 10000 /* ms; longest wait for the end of a canceled request */
 
-/* ---- what crosses the network (wire.c) --------------------------------------------------------------- */
+/* ---- network messages (wire.c) ---------------------------------------------------------------------- */
 
 #define HN_ADDRS 3 /* maximum number of addresses in a handle */
 #define HN_KEY   32
@@ -83,7 +83,7 @@ int hn_hello_decode(const uint8_t *in, size_t len, struct hn_hello *h); /* -EPRO
 
 enum hn_link_state { HN_WAITING, HN_DIALLING, HN_UP, HN_DEAD };
 
-/* A process to which this process has links. The entry exists as long as there is such a link. */
+/* A process to which this process has links. The entry exists while there is at least one such link. */
 struct hn_process {
     struct hw_list all; /* entry in g.processes */
     uint64_t id;
@@ -126,7 +126,7 @@ void hn_link_yield(struct hn_link *l);
 void hn_links_serve(void);
 void hn_links_close(void); /* frees all links; no communicator may use them, and no dialling thread may run */
 /* hn_attend() starts the thread that calls hn_links_serve() periodically. hn_attend_no_more() stops the thread and must
- * be called before the context is closed. It releases g.mu while it waits. */
+ * be called before the context is closed. hn_attend_no_more() releases g.mu while waiting for the thread. */
 int hn_attend(void);
 void hn_attend_no_more(void);
 
@@ -134,7 +134,7 @@ void hn_attend_no_more(void);
 
 void hn_dial_begin(void);
 /* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no
- * dialling thread runs and none could be started. Call under g.mu. */
+ * dialling thread is running and none could be started. Call under g.mu. */
 int hn_dial(struct hn_link *l);
 /* Removes a link from the queue and marks it HN_DEAD. Returns false if the link is not queued. Call under g.mu. */
 bool hn_dial_cancel(struct hn_link *l);
@@ -193,13 +193,13 @@ void hn_attempts_move(struct hn_link *from, struct hn_link *to);
 
 void hn_event_start(struct hn_req *r, void *phandle, uint64_t room);
 void hn_event_done(struct hn_req *r, uint64_t length);
-void hn_event_lost(struct hn_req *r); /* the request failed or was given up */
+void hn_event_lost(struct hn_req *r); /* the request failed or was abandoned */
 
 /* ---- CPUs (cpus.c) -------------------------------------------------------------------------------------------- */
 
 struct hn_threads {
     unsigned loops;
-    bool poll; /* the threads keep polling for a short time after they have had work */
+    bool poll; /* the threads keep polling for a short time after they run out of work */
 };
 
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
@@ -210,7 +210,7 @@ void hn_cpus_end(void);
 struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);
-/* Chooses the threads for the present CPUs, processes and NICs, and logs the choice. Call under g.mu. */
+/* Chooses the threads for the current CPUs, processes and NICs, and logs the choice. Call under g.mu. */
 struct hn_threads hn_threads_wanted(void);
 
 /* ---- the context (net.c) -------------------------------------------------------------------------------------- */
@@ -261,14 +261,14 @@ extern struct hn_global hn_g;
 
 /* Opens the context if it is not open. Returns 0 or -errno. Call under g.mu. */
 int hn_open(void);
-/* These use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all devices send over
- * all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all NICs.
- * hn_group_addresses() writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those of
- * the group. */
+/* The following functions use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all
+ * devices send over all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all
+ * NICs. hn_group_addresses() writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those
+ * of the group. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);
-/* Fails with -EINVAL if there is no device of this number. */
+/* Fails with -EINVAL if there is no device with this number. */
 int hn_check_device(int dev);
 /* Decrements the number of open communicators and listeners. If none is open and every init has been finalized, closes
  * the context. Call under g.mu. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links: peers of libhawser, pooled by the process that they lead to. */
+/* Links: libhawser peers, pooled by remote process. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -54,7 +54,7 @@ static void leave_process(struct hn_link *l)
     }
 }
 
-/* Returns the wanted number of outgoing links to each process, over all groups of NICs. */
+/* Returns the desired number of outgoing links to each process, over all groups of NICs. */
 static unsigned count_wanted_links(void)
 {
     unsigned processes = 0;
@@ -177,8 +177,8 @@ void hn_link_yield(struct hn_link *l)
     }
 }
 
-/* Records to which process an incoming link leads. If one link is enough for both directions, each link to that process
- * that still waits to be connected is dropped, and its communicators move to this one. */
+/* Records the remote process of an incoming link. If one link to a process suffices for both directions, drops the
+ * links to that process that are still queued for connecting, and moves their communicators to the incoming link. */
 static void greet(struct hn_link *l, uint64_t process)
 {
     if (l->process || !(l->process = get_process(process)))

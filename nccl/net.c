@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context of the process, which is opened for the first listener or connection, and closed after the last of them
- * and the last finalize; its NICs; and the properties that NCCL reads. */
+/* The context of the process, which is opened for the first listener or connection, and closed after the last listener
+ * or connection and the last finalize; its NICs; and the properties that NCCL reads. */
 #include "base/size.h"
 #include "inner.h"
 #include "net/host.h"
@@ -36,7 +36,7 @@ void hn_say(ncclDebugLogLevel level, const char *fmt, ...)
 static void on_log(void *arg, int level, const char *line)
 {
     (void)arg;
-    /* Libhawser recovers from a lost NIC without an error to NCCL, but users want to know about the loss. */
+    /* Libhawser recovers from a lost NIC without reporting an error to NCCL, but users want to know about the loss. */
     hn_say(level <= HAWSER_LOG_WARN   ? NCCL_LOG_WARN
            : level == HAWSER_LOG_INFO ? NCCL_LOG_INFO
                                       : NCCL_LOG_TRACE,
@@ -246,7 +246,7 @@ static unsigned lanes_wanted(void)
 }
 
 /* Raises the soft limit for file descriptors to the hard limit if possible, and returns the soft limit. NCCL does so in
- * only one of its processes (bootstrap.cc), but connections need the descriptors in all of them. */
+ * only one of its processes (bootstrap.cc), but every process needs descriptors for its connections. */
 static uint64_t raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -291,7 +291,7 @@ int hn_open(void)
      * user's own settings take precedence. */
     const char *const ours[][2] = {
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
-        /* channels per pair of NICs: one of two is often idle, especially with several NICs */
+        /* of two channels per pair of NICs, one is often idle, especially with several NICs */
         {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
     const char *knobs[HW_ARRAY_LEN(ours) + 5];
     char nics[sizeof(hn_g.nics) + 8];
@@ -299,8 +299,8 @@ int hn_open(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
         if (!getenv(ours[i][0]))
             knobs[n++] = ours[i][1];
-    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads keep
-     * polling for a short time after they have had work. */
+    /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads keep polling
+     * for a short time after they run out of work. */
     struct hn_threads wanted = hn_threads_wanted();
     char threads[32];
     if (wanted.poll && !getenv("HAWSER_BUSY_US"))
@@ -350,7 +350,7 @@ static void close_if_over(void)
         return; /* another thread is closing the context */
     hn_attend_no_more();
     hn_dial_end();
-    /* in use again meanwhile: keep the context open, and restart the attendant thread */
+    /* in use again in the meantime: keep the context open, and restart the attendant thread */
     if (hn_g.inits || hn_g.comms) {
         if (hn_attend())
             hn_say(NCCL_LOG_WARN, "%s", hawser_error());

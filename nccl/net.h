@@ -41,15 +41,15 @@ ncclResult_t hn_devices(int *n);
 ncclResult_t hn_properties(int dev, struct hn_props *p);
 
 ncclResult_t hn_listen(int dev, void *handle, void **lc);  /* handle: NCCL_NET_HANDLE_MAXSIZE bytes */
-ncclResult_t hn_connect(int dev, void *handle, void **sc); /* *sc is NULL: call again */
-ncclResult_t hn_accept(void *lc, void **rc);               /* *rc is NULL: call again */
+ncclResult_t hn_connect(int dev, void *handle, void **sc); /* if *sc is NULL, call again */
+ncclResult_t hn_accept(void *lc, void **rc);               /* if *rc is NULL, call again */
 
 ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh);
 ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh);
 ncclResult_t hn_dereg(void *comm, void *mh);
 
-/* If hn_isend() or hn_irecv() sets *req to NULL, call it again. hn_iflush() always sets *req to NULL: nothing is left
- * to do. */
+/* If hn_isend() or hn_irecv() sets *req to NULL, call it again. hn_iflush() always sets *req to NULL, because there is
+ * nothing to flush. */
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req);
 ncclResult_t hn_irecv(void *rc, int n, void **data, const size_t *sizes, const int *tags, void **mhs, void **phandles,
                       void **req);

@@ -20,7 +20,7 @@ const struct hn_param hn_params[] = {
     {SET("NCCL_BUFFSIZE", "8388608"), "messages of 2 MiB instead of 1 MiB in a ring", {NULL}},
     /* 2 MiB would be too large: the size of NCCL's shared buffer pool, 64 channels * 16 steps * 2 MiB, would overflow
      * an int (transport/net.cc). NCCL limits this value to an eighth of NCCL_BUFFSIZE (init.cc, computeBuffSizes), so a
-     * smaller buffer size of the user's remains effective. */
+     * smaller buffer size set by the user still takes effect. */
     {SET("NCCL_P2P_NET_CHUNKSIZE", "524288"),
      "larger messages for send/recv and alltoall; the default is 128 KiB, and each message costs a pass through NCCL's "
      "proxy thread",
@@ -82,7 +82,7 @@ static void set_all(ncclDebugLogger_t logger)
 
     while (old && old[n])
         n++;
-    /* hn_params has a last entry without a name, which leaves room for the NULL */
+    /* the unnamed last entry of hn_params leaves room for the NULL */
     env = malloc((n + HW_ARRAY_LEN(hn_params)) * sizeof(*env));
     if (!env) {
         SAY(logger, NCCL_LOG_WARN,

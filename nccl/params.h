@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL parameters that the plugin sets for the whole process at its first init. It never overrides a user's setting.
- * All values are constants: NCCL may hang if ranks have different values, so the local machine must not influence them.
- * HAWSER_NCCL_TUNE=0, on every rank, disables these parameters and the tuner.
+ * NCCL parameters that the plugin sets for the whole process at its first init. The plugin never overrides a user's
+ * setting. All values are constants: NCCL may hang if ranks have different values, so the local machine must not
+ * influence them. HAWSER_NCCL_TUNE=0, on every rank, disables these parameters and the tuner.
  */
 #ifndef HN_PARAMS_H
 #define HN_PARAMS_H

@@ -5,7 +5,7 @@
  * ends in the first version that uses it.
  *
  * No version has makeVDevice, which would merge the plugin's devices under one NIC, or getDeviceMr and irecvConsumed,
- * which are for devices that unpack on the GPU. Each function that makes an object sets its output to NULL first: on
+ * which are for devices that unpack on the GPU. Each function that creates an object sets its output to NULL first: on
  * entry a request is stale or contains NCCL_NET_OPTIONAL_RECV_COMPLETION.
  */
 #include "net.h"
@@ -21,8 +21,10 @@
  * src/transport/net.cc), and would post the receives of several ranks as one request. This would have three
  * disadvantages:
  *  - Only the tag, which is the sender's rank in the topmost communicator, would distinguish messages. Communicators
- *    that were split from it, with shared resources, would share one queue. Today each has its own queue.
- *  - A request would complete with its slowest receive, and the buffers of the other receives would wait for it.
+ *    that were split from it, with shared resources, would share one queue. With one receive per request, each
+ *    communicator has its own queue.
+ *  - A request would complete only with its slowest receive, and the buffers of the other receives would stay in use
+ *    until then.
  *  - All these ranks would share the one link to which the connection was assigned.
  * There would be no advantage: NCCL would save connections, and a connection is only a stream number in this plugin. */
 #define MAX_RECVS 1
@@ -77,7 +79,7 @@ static ncclResult_t finalize_v11(void *ctx)
 static ncclResult_t set_net_attr_v11(void *ctx, ncclNetAttr_v11_t *attr)
 {
     (void)ctx;
-    (void)attr; /* hints about coming traffic; not needed, because each rail takes chunks when it has capacity */
+    (void)attr; /* hints about future traffic; not needed, because each rail takes chunks when it has capacity */
     return ncclSuccess;
 }
 
@@ -133,8 +135,8 @@ static ncclResult_t set_net_attr_v12(void *ctx, ncclNetAttr_v12_t *attr)
         (to)->maxMultiRequestSize = 1; \
     } while (0)
 
-/* The speeds of ranks may differ here: an NCCL with this table uses the smallest number of channels of all ranks
- * (init.cc, allGather3Data; since 2.29.2). */
+/* The speeds of ranks may differ here: NCCL versions that use this table choose the smallest number of channels of any
+ * rank (init.cc, allGather3Data; since 2.29.2). */
 #define FILL_V12(to, from, dev)               \
     do {                                      \
         FILL_V11(to, from, dev);              \
@@ -213,7 +215,7 @@ static ncclResult_t get_properties_v12(int dev, ncclNetProperties_v12_t *props)
     return rc;
 }
 
-/* Connections. There is no device handle, because the GPU takes no part in them. */
+/* Connections. There is no device handle, because NCCL's kernels do not have to unpack received data. */
 
 static ncclResult_t listen_v6(int dev, void *handle, void **lc)
 {

@@ -9,8 +9,8 @@
  * larger messages (docs/performance.md has the figures). Within a node, the tuner reverses the effect of the plugin's
  * NCCL_BUFFSIZE on the chunk size if NCCL asks for that size (2.30 and later). NCCL decides everything else.
  *
- * All ranks must choose alike. The choice depends on the operation, its size, the numbers of ranks and nodes, and
- * environment variables, and never on the local hardware.
+ * All ranks must make the same choices. The choices depend on the operation, its size, the numbers of ranks and nodes,
+ * and environment variables, and never on the local hardware.
  */
 #include "base/base.h"
 #include "params.h"
@@ -37,7 +37,7 @@ extern const ncclTuner_v6_t ncclTunerPlugin_v6;
 struct context {
     size_t ranks;
     bool protocols, channels; /* whether the tuner chooses protocols and channels */
-    size_t chunk_part;        /* NCCL's chunk size is divided by this; 1 leaves it unchanged */
+    size_t chunk_part;        /* divisor of NCCL's chunk size; 1 for no change */
 };
 
 static bool any_set(const char *const *names)
@@ -47,9 +47,9 @@ static bool any_set(const char *const *names)
     return *names != NULL;
 }
 
-/* Returns how many times as large as by default the plugin's NCCL_BUFFSIZE makes the buffers, and with them the chunks.
- * Returns 1 if NCCL_BUFFSIZE does not have the plugin's value. The value decides, not its origin, because ranks may
- * disagree on the origin. */
+/* Returns the factor by which the plugin's NCCL_BUFFSIZE enlarges the default buffers, and with them the chunks.
+ * Returns 1 if NCCL_BUFFSIZE does not have the plugin's value. Considers only the value and not its origin, because the
+ * origin may differ between ranks. */
 static size_t count_buffers(void)
 {
     const char *value = getenv("NCCL_BUFFSIZE");

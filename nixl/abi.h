@@ -74,7 +74,7 @@ struct nixlMetaDesc : nixlBasicDesc {
 };
 
 /* NIXL builds the lists, and a backend only reads them. The backend calls no virtual function of a list, so only the
- * destructor is declared: it gives the object its pointer to a virtual table. */
+ * destructor is declared. The virtual destructor gives the object its virtual table pointer. */
 template <class T> class nixlDescList
 {
   protected:

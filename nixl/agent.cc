@@ -222,7 +222,7 @@ void Agent::take_connected()
     }
 }
 
-/* Returns whether notifications are left on links that are up. */
+/* Sends queued notifications. Returns whether any remain queued on links that are up. */
 bool Agent::flush_links()
 {
     std::vector<std::shared_ptr<Link>> all;
@@ -250,7 +250,7 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
     if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent has a new process: close the link to the old one */
+        old = links_[remote]; /* the agent now runs in a new process: close the old link */
         links_.erase(remote);
     }
     remotes_[remote] = info;

@@ -43,8 +43,8 @@ class Agent
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
-    /* Stores the link to a remote agent in out. Starts a new link if there is none, or if it has ended and a caller was
-     * told so. Fails with NIXL_ERR_NOT_FOUND if the agent is unknown. */
+    /* Stores the link to a remote agent in out. Starts a new link if there is none, or if the link has ended and a
+     * caller has already received its error. Fails with NIXL_ERR_NOT_FOUND if the agent is unknown. */
     nixl_status_t find_link(const std::string &remote, std::shared_ptr<Link> &out);
 
     /* Splits a notification into pieces that libhawser can carry. */
@@ -53,7 +53,7 @@ class Agent
 
     /* Takes ownership of an operation that no caller waits for. */
     void keep_op(hawser_op *op);
-    /* Waits up to `ms` altogether for the kept operations, and frees those that have ended. */
+    /* Waits up to `ms` in total for the kept operations, and frees those that have ended. */
     void wait_for_kept(int ms);
 
     void count_connecting(int more);

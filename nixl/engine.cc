@@ -10,8 +10,8 @@ namespace hx
 
 constexpr int dereg_ms = 5000; /* longest wait for canceled transfers to release memory that is being deregistered */
 
-/* Runs f, and turns an exception into NIXL_ERR_BACKEND. An exception can only mean that memory or threads are
- * lacking. */
+/* Runs f, and turns an exception into NIXL_ERR_BACKEND. An exception means that memory ran out or that a thread could
+ * not be started. */
 template <class F> static nixl_status_t guard(F f)
 {
     try {
@@ -158,7 +158,7 @@ nixl_status_t Engine::loadRemoteConnInfo(const std::string &remote, const std::s
     return guard([&] { return agent_->add_remote(remote, info); });
 }
 
-/* Starts the connection without waiting for it. Transfers that are posted before the connection is up wait for it. */
+/* Starts to connect, and returns without waiting. Transfers that are posted before the connection is up are queued. */
 nixl_status_t Engine::connect(const std::string &remote)
 {
     return guard([&] {

@@ -80,8 +80,8 @@ bool Link::next_host(std::string &host, uint16_t &port)
     return false;
 }
 
-/* Returns the number of addresses that have not been tried, but at least 1. Each of them gets an equal share of the
- * remaining time. */
+/* Returns the number of addresses that have not been tried, but at least 1. Each untried address gets an equal share of
+ * the remaining time. */
 static unsigned addresses_left(const hx_info &to, unsigned turn)
 {
     unsigned n = 0;

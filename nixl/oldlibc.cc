@@ -20,7 +20,7 @@ void __throw_bad_array_new_length()
 } // namespace std
 
 /* Calls glibc's own function if the process has it (since 2.30). Otherwise waits on the wall clock, as older versions
- * do. If the wall clock is set back meanwhile, a wait of std::condition_variable then takes longer. */
+ * do. If the wall clock is set back in the meantime, a timed wait of std::condition_variable takes longer. */
 extern "C" int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
                                       const struct timespec *until)
 {

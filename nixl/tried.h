@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The versions of NIXL that the backend accepts. Test nixl_versions loads each of them. This is the only list: the
- * backend (version.cc), `hawser nixl check`, the wheel and the tests read it. */
+/* The versions of NIXL that the backend accepts. Test nixl_versions loads the backend into each version. This is the
+ * only list: the backend (version.cc), `hawser nixl check`, the wheel and the tests read it. */
 #ifndef HX_TRIED_H
 #define HX_TRIED_H
 

@@ -8,9 +8,9 @@
 namespace hx
 {
 
-/* for this long after a check that drove the connection, other checks do not drive it; see may_skip() */
+/* minimum ns between two checks that drive the connection, unless look_ns has passed; see may_skip() */
 constexpr uint64_t drive_ns = 2000;
-/* a check drives the connection if no check of the same request has driven it for this long */
+/* ns since a check of the same request last drove the connection, after which a check always drives it */
 constexpr uint64_t look_ns = 1000000;
 
 static uint64_t now_ns()

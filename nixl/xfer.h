@@ -69,7 +69,7 @@ class Request : public nixlBackendReqH
     const bool write_;
     std::vector<hawser_vec> vecs_;
     std::shared_ptr<Link> link_;
-    std::mutex mu_; /* guards changes of the following members; never held while Link::mu is taken */
+    std::mutex mu_; /* guards changes of the following members; never held while Link::mu is locked */
     std::atomic<State> state_{State::idle};
     nixl_status_t result_ = NIXL_SUCCESS;
     uint64_t looked_ns_ = 0;

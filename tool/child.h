@@ -9,7 +9,7 @@
 
 /* Creates a pair of UNIX sockets of the given type and a pipe. The second descriptor of each is for the child; err[1]
  * never equals `at`. who describes the child in error texts, for example "a rank". The caller closes all descriptors,
- * also after a failure; those that were not opened are -1. */
+ * even after a failure; those that were not opened are -1. */
 int child_ends(int type, int at, const char *who, int talk[2], int err[2]);
 /* Runs in the child between fork and exec: moves talk to `at`, err to standard output and error, and /dev/null to
  * standard input. */

@@ -186,7 +186,7 @@ int common_read_key(const char *path, uint8_t *key, size_t cap, size_t *len)
 }
 
 /* Sets the knob same_machine to no unless the user has set the knob. If the requested transport cannot be used between
- * processes of one machine, the context then refuses a peer on this machine, and does not fall back to tcp. */
+ * processes on the same machine, the context then refuses a peer on this machine, and does not fall back to tcp. */
 static int refuse_same_machine(struct common *c)
 {
     static const char knob[] = "same_machine";

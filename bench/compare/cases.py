@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests that are written. A request has a number of pieces of the same size. Successive requests use different
-memory (slots), so that less of their memory is in the CPU's caches."""
+"""The write requests of the comparison. A request consists of pieces of the same size. Successive requests use
+different memory (slots), so that less of their memory is in the CPU's caches."""
 from compare.memory import make_pattern
 
 BUFFER = 128 << 20
@@ -23,7 +23,7 @@ def lay_out(pieces, size, slots):
 
 
 def make_expected(seed, case):
-    """Returns the sender's bytes, and the bytes that the receiver must have once every slot is written."""
+    """Returns the sender's bytes, and the receiver's expected bytes after every slot has been written."""
     sent = make_pattern(seed, case["pieces"] * case["size"] * case["slots"])
     if case["pieces"] == 1:
         return sent, sent

@@ -33,7 +33,7 @@ def has_nvidia_gpu():
 UCX = {"UCX_TLS": "tcp,cuda_copy" if has_nvidia_gpu() else "tcp"}
 DEEP_QUEUE = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "16384"}  # with the default, a list of 8192 pieces fails
 RAILS = {"UCX_MAX_RMA_RAILS": "4", "UCX_MAX_RNDV_RAILS": "4", "UCX_MAX_EAGER_RAILS": "4"}  # with four NICs
-# All contenders use the system's congestion control, which is set for all of them.
+# All contenders use the system's congestion control, which the harness sets for all contenders.
 ALIKE = {"HAWSER_CONGESTION": "system"}
 QUIET = {"NIXL_LOG_LEVEL": "FATAL", "UCX_LOG_LEVEL": "fatal", "GLOG_minloglevel": "3"}
 

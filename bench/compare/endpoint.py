@@ -14,7 +14,7 @@ from compare.cases import lay_out
 from compare.movers import MOVERS
 
 CONNECT_S = 60  # for an agent's first write
-WRITE_S = 60    # a peer that is to be killed is killed earlier
+WRITE_S = 60    # scenario `killed` kills the peer earlier
 
 
 def answer(**words):
@@ -50,7 +50,8 @@ def open_agents(mover, count=1):
 
 
 def connect_agents(mover, card):
-    """Connects each agent of this process to the other end, and writes 8 bytes with it. Returns the seconds."""
+    """Connects each agent of this process to the other end, and writes 8 bytes through it. Returns the elapsed
+    seconds."""
     begun = time.perf_counter()
     for agent in mover.agents:
         mover.agent, mover.slots = agent, []
@@ -64,8 +65,8 @@ def connect_agents(mover, card):
 
 def move(mover, seconds, stall_s, least=1, depth=1):
     """Writes the slots cyclically, with `depth` requests in flight, for the given seconds and at least `least` times.
-    Ends early if a request fails or has not ended after stall_s. Returns when each request ended, and how long each
-    took."""
+    Ends early if a request fails or has not ended after stall_s. Returns the end time and the duration of each
+    request."""
     slots, begun, took, ends, state = len(mover.slots), time.monotonic(), [], [], "done"
     started, posted = {}, 0
     try:
@@ -84,7 +85,7 @@ def move(mover, seconds, stall_s, least=1, depth=1):
                 break
             ends.append(time.monotonic())
             took.append(ends[-1] - started.pop(first))
-    except Exception as e:  # any exception of a contender is its answer
+    except Exception as e:  # reported as the contender's answer
         state = f"{type(e).__name__}: {e}"
     return {"state": state, "begun": begun, "over": time.monotonic(), "ends": ends, "took": took}
 

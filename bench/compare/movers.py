@@ -3,9 +3,9 @@
 registers one buffer, and writes from it to the other end's buffer.
 
 A case is a list of slots; a slot is one request, a list of (local offset, remote offset, bytes). start() posts a slot.
-finish() returns True when the request has ended, or False if the time is up first. Both raise the contender's error.
-attend() is the work of a program whose memory others write to. poll_s: seconds to sleep between two polls of a request;
-0: poll continuously. If a process has several agents, `agent` is the one in use."""
+finish() returns True when the request has ended, or False if the time limit expires first. Both raise the contender's
+error. attend() does the work of a program to whose memory other programs write. poll_s: seconds to sleep between two
+polls of a request, or 0 to poll continuously. If a process has several agents, `agent` is the one in use."""
 import ctypes
 import errno
 import mmap
@@ -47,7 +47,7 @@ class Mover:
         """Releases the resources for the other end, after a failure."""
 
     def wait(self, is_over, until):
-        """Polls is_over(), with pauses. Returns False if it is not true by the time `until`."""
+        """Polls is_over() with pauses until it returns true. Returns False if the time `until` is reached first."""
         while not is_over():
             if time.monotonic() > until:
                 return False

@@ -14,7 +14,7 @@ from compare.run import Failure
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "endpoint.py")
 OPEN_S, ANSWER_S, STALL_S = 60, 20, 10
-GUARD = 4096  # bytes after those that are written, which must not change
+GUARD = 4096  # bytes after the written range, which must not change
 
 
 class Endpoint:
@@ -61,8 +61,8 @@ class Endpoint:
 
 
 class Pair:
-    """Both ends, with open agents; the first end has the card of the second. plant: damages a byte of the receiver's
-    memory before it is compared."""
+    """Both ends, with open agents; the first end has the connection information (card) of the second. plant: damages a
+    byte of the receiver's memory before it is compared."""
 
     def __init__(self, run, nodes, contender, plant=False):
         self.contender, self.plant, self.ends, self.usable = contender, plant, [], True

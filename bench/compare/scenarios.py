@@ -103,7 +103,7 @@ def measure_nics(bench):
 
 
 def put_down(bench, rnd, name, got, at, case):
-    """Stores the results of a run in which a NIC was down from time `at` on: the rates before and after, and the
+    """Stores the results of a run in which a NIC was down from time `at`: the rates before and after, and the
     longest request. If a contender stalls, the time until the stall was noticed counts."""
     before = [e for e in got["ends"] if e <= at]
     after = [e for e in got["ends"] if e > at]
@@ -156,7 +156,7 @@ def measure_down(bench):
 
 def measure_agents(bench):
     """Measures one agent and then 64 of one process: the time to open them and to connect them to one other agent, and
-    the memory, file descriptors and threads of the process for each."""
+    the memory, file descriptors and threads of the process in each case."""
     nodes = bench.make_nodes()
 
     def put_held(name, rnd, first, last, count):

@@ -64,8 +64,8 @@ def make_bare_write(peer, vecs, n):
 
 
 def compare(ways, turns, times):
-    """Measures `times` calls of each way in each turn, in rotating order. Prints the microseconds of a call, and their
-    difference from the last way in the same turn."""
+    """Measures `times` calls of each method in each turn, in rotating order. Prints the microseconds per call, and the
+    difference from the last method in the same turn."""
     names, found = list(ways), []
     for turn in range(turns):
         took = {}

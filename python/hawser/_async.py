@@ -24,7 +24,7 @@ class Hub:
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = -1  # a duplicate, because closing the context must not close the file descriptor that the loop watches
-        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # what each future waits for; None: any event
+        self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # operation to wait for, or None for any event
         self._ticking = False
 
     def attach(self) -> asyncio.AbstractEventLoop:
@@ -120,5 +120,5 @@ class Hub:
             return
         try:
             loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # the loop was closed meanwhile
+        except RuntimeError:  # the loop was closed in the meantime
             self._release()

@@ -476,7 +476,8 @@ class _Connect:
 
 
 def _keep_view(keep: Any) -> Any:
-    """Returns what closed memory keeps alive: memory from alloc() keeps its bytes, which Memory.view may still use."""
+    """Returns the references that closed memory keeps, or None. Memory from alloc() keeps its bytes, which Memory.view
+    may still use."""
     return (keep[-1],) if isinstance(keep, tuple) and isinstance(keep[-1], mmap.mmap) else None
 
 

@@ -12,7 +12,7 @@ class Gate:
     """The calls into the library that are in progress.
 
     Each call adds its own token to `calls`, then checks whether its object is closed, and deletes the token at the end.
-    close() first marks the object as closed, and then waits in drain() for calls that may not have seen the mark.
+    close() first marks the object as closed, and then waits in drain() for calls that might not have seen the mark.
     Adding and deleting are single dict operations, which are atomic and cheaper than a lock."""
 
     __slots__ = ("calls",)

@@ -17,11 +17,11 @@ PLUGIN = pathlib.PurePath(NIXL_PLUGIN).name
 
 
 class NixlError(Exception):
-    """Says what failed, and what to do."""
+    """The text describes the failure and the remedy."""
 
 
 class Nixl(NamedTuple):
-    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 are treated alike."""
+    """An installed NIXL. The wheels nixl-cu12 and nixl-cu13 are treated in the same way."""
     name: str
     version: str
     plugins: pathlib.Path
@@ -67,12 +67,13 @@ def refuse_foreign(path: pathlib.Path) -> None:
 
 
 def suggest_user(error: OSError, nixl: Nixl) -> str:
-    """Returns what to do about a missing permission, or an empty text for another error."""
+    """Returns the remedy for a missing permission, or an empty string for another error."""
     return f"; run this as the user who installed {nixl.name}" if isinstance(error, PermissionError) else ""
 
 
 def install_backend(nixl: Nixl) -> str:
-    """Copies the backend into NIXL's plugin folder unless it is there already. Returns a line that says what was done."""
+    """Copies the backend into NIXL's plugin folder unless the backend is already there. Returns a line that describes
+    the result."""
     source = native_file(NIXL_PLUGIN, "NIXL backend")
     target = nixl.plugins / PLUGIN
     check_version(nixl)
@@ -80,7 +81,7 @@ def install_backend(nixl: Nixl) -> str:
     if target.exists() and target.read_bytes() == source.read_bytes():
         return f"{nixl}: {target} is already installed"
     try:
-        # Replace the file atomically: a NIXL that starts meanwhile finds either the old file or the new one.
+        # Replace the file atomically: a NIXL that starts at the same time finds either the old or the new file.
         fd, half = tempfile.mkstemp(prefix=".hawser-", dir=nixl.plugins)
         try:
             with os.fdopen(fd, "wb") as file:
@@ -96,7 +97,7 @@ def install_backend(nixl: Nixl) -> str:
 
 
 def remove_backend(nixl: Nixl) -> str:
-    """Removes the backend if it is installed. Returns a line that says what was done."""
+    """Removes the backend if it is installed. Returns a line that describes the result."""
     target = nixl.plugins / PLUGIN
     refuse_foreign(target)
     if not target.exists():

@@ -114,7 +114,7 @@ class Peer:
             op._handle = cell[0]
             cell[0] = NULL
         finally:
-            if op._handle is None and cell[0]:  # Ctrl-C came in between, and the operation continues
+            if op._handle is None and cell[0]:  # Ctrl-C arrived in between, and the operation continues
                 op._handle = cell[0]
                 cell[0] = NULL
             del calls[token]

@@ -24,7 +24,7 @@ uint64_t bench_iters(const struct bench *b, uint64_t size)
         return b->iters;
     uint64_t iters = b->op == TP_PINGPONG ? 2000 : size >= 1u << 20 ? 20 : 200;
     if (b->compare_raw && b->op != TP_PINGPONG && size > 0)
-        /* so that the start-up of plain sockets takes little of the round */
+        /* so that the start-up of plain sockets is a small part of the round */
         iters = HW_MAX(iters, HW_MIN(RAW_BYTES / size, (uint64_t)RAW_ITERS));
     return iters;
 }

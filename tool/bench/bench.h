@@ -65,7 +65,7 @@ FILE *bench_table(const struct bench *b);
 uint64_t bench_iters(const struct bench *b, uint64_t size);
 uint64_t bench_warmup(const struct bench *b, uint64_t iters);
 uint32_t bench_depth(const struct bench *b, uint64_t size);
-/* Makes the plan for size i, with host memory on both sides. Returns -EIO if the kernel gives no random seed. */
+/* Makes the plan for size i, with host memory on both sides. Returns -EIO if the kernel provides no random seed. */
 int bench_plan(const struct bench *b, size_t i, struct measure_plan *out);
 /* Returns a row with no measured values yet. */
 struct row bench_make_row(const struct bench *b, struct measure *m, const char *op, uint64_t size, uint32_t blocks);
@@ -108,9 +108,9 @@ int bench_sweep(struct bench *b);
 /* Runs bench with --gpus or --bidir after the options are parsed. A failed worker is reported at once and sets
  * b->failed. */
 int bench_gpus(struct bench *b);
-/* The work of one worker, on context h. The worker reports results and failures to the supervisor on fd. crowd is
- * the number of workers. own_cpu is true if the worker has a process of its own, so that the CPU time of the process is
- * the worker's. stop is as in struct session. */
+/* The work of one worker, on context h. The worker reports results and failures to the supervisor on fd. crowd is the
+ * number of workers. own_cpu is true if the worker has its own process, so that the CPU time of this process is that of
+ * the worker. stop is as in struct session. */
 struct bench_work {
     const struct bench *b;
     const struct gpu_pair *pair; /* pair of GPUs, or with BUFFER_HOST the memory of both hosts */
@@ -133,7 +133,7 @@ struct bench_child {
     pid_t pid; /* 0 once reaped */
 };
 /* Starts a child process for each worker (--per-process), and sets those hooks of the crew that concern the children.
- * The caller ends the children with bench_children_end(), also after a failure. */
+ * The caller ends the children with bench_children_end(), even after a failure. */
 int bench_children_start(const struct bench *b, struct crew *c, struct bench_child *child);
 /* Kills and reaps the remaining children. */
 void bench_children_end(struct bench_child *child, size_t n);

@@ -45,8 +45,8 @@ static int wait_for_crew_gate(void *arg)
     return crew_gate(a->w->fd, &a->s, (struct crew_ready){a->size, a->turn});
 }
 
-/* Waits before a turn of plain sockets, because plain sockets of one worker must not run while another worker
- * measures hawser. */
+/* Waits before a turn of plain sockets, because one worker's plain sockets must not run while another worker measures
+ * hawser. */
 static int begin_worker_turn(void *arg, size_t turn)
 {
     struct at_work *a = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench --per-process: starts, binds and reaps a child process for each worker. A child runs this program again, with
- * the CPUs and the memory near its GPU where they are known and permitted. */
+/* bench --per-process: starts, binds and reaps a child process for each worker. A child executes this program again,
+ * bound to the CPUs and the memory near its GPU if these are known and permitted. */
 #include "base/size.h"
 #include "tool/bench/bench.h"
 #include "tool/child.h"

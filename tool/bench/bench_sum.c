@@ -65,8 +65,8 @@ static void add_nics(struct tp_nic *into, size_t *n, const struct tp_nic *from, 
 }
 
 /* With several rounds, replaces the rate with the median, over the rounds, of the workers' summed rates. With one
- * round, the rate stays all bytes divided by the measured time. Also sets the medians of the plain sockets' rates and
- * of the ratios. */
+ * round, the rate remains the total bytes divided by the measured time. Also sets the medians of the plain sockets'
+ * rates and of the ratios. */
 static void sum_rounds(struct row *all)
 {
     double own[BENCH_ROUNDS], raw[BENCH_ROUNDS], ratio[BENCH_ROUNDS];

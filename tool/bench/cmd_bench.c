@@ -299,7 +299,7 @@ static int report_host_size(struct bench *b, struct measure *m, uint64_t iters, 
     snprintf(r->early, sizeof r->early, "%.*s", (int)sizeof r->early - 1, why);
     bench_finish(b, m, b->rival.path, b->rival.n_paths, r);
     table_row(&b->table, NULL, r);
-    if (!isnan(r->raw_spin_us)) /* NAN without a ping-pong of plain sockets, for example because of an interruption */
+    if (!isnan(r->raw_spin_us)) /* NAN if plain sockets ran no ping-pong, for example because of an interruption */
         fprintf(table, "# one way, p50: hawser %.2f us, plain sockets %.2f us spinning, %.2f us blocking\n", r->p50_us,
                 r->raw_spin_us, r->raw_block_us);
     last |= rc < 0;

@@ -300,7 +300,7 @@ static uint64_t get_gate_position(const struct crew_ready *at)
     return (uint64_t)at->size << 32 | at->turn;
 }
 
-/* Releases the workers that are furthest behind, once all of these are ready. */
+/* Releases the workers at the earliest point, once all workers at this point are ready. */
 static void open_gate(struct crew *c)
 {
     uint64_t least = UINT64_MAX;
@@ -393,7 +393,7 @@ int crew_run(struct crew *c)
 {
     struct pollfd *p = calloc(2 * c->n, sizeof *p);
     size_t done = 0, n_failed = 0;
-    uint64_t last = HW_NEVER; /* deadline for the workers to end, once none is working */
+    uint64_t last = HW_NEVER; /* deadline for the workers to exit, once none is working */
     bool stopped = false;
     struct pace pace = {0};
     if (!p)

@@ -3,11 +3,10 @@
  * The crew of bench --gpus or --bidir: one supervisor, and a worker (a thread or a process) for each pair of GPUs and
  * each direction.
  *
- * Each worker reports its progress to the supervisor over its own socket. Before each size, each batch of
- * measured operations and each turn of plain sockets, a worker waits until no other worker is behind it, and
- * until all workers at the same point wait too. The batches therefore begin at the same time, and none begins while
- * another worker still fills memory. The supervisor reports a worker that fails or stalls, and no longer waits for that
- * worker.
+ * Each worker reports its progress to the supervisor over its own socket. Before each size, each batch of measured
+ * operations and each turn of plain sockets, a worker waits until no other worker is behind it, and until all workers
+ * at the same point wait too. The batches therefore begin at the same time, and none begins while another worker still
+ * fills memory. The supervisor reports a worker that fails or stalls, and then ignores that worker.
  *
  * A worker's message is a header {type, length} of two uint32_t, followed by length bytes. Both ends are the same
  * program, so structures are sent as they are. The supervisor answers only CREW_READY, with one byte.
@@ -18,7 +17,7 @@
 #include "tool/report/hist.h"
 #include "tool/report/output.h"
 
-/* The supervisor gives up a worker after CREW_STALL_MS without progress if operations are in flight, and otherwise
+/* The supervisor abandons a worker after CREW_STALL_MS without progress if operations are in flight, and otherwise
  * after CREW_OTHER_MS without progress, except while the worker waits at a gate. CREW_STALL_MS must exceed the default
  * of the knob peer_timeout_ms, and CREW_OTHER_MS must exceed SESSION_CALL_MS. */
 #define CREW_STILL_MS 3000 /* ms without progress, with data in flight, until a warning */
@@ -26,7 +25,7 @@
 #define CREW_OTHER_MS 90000
 #define CREW_MESSAGE  (64u << 20)
 #define CREW_TAIL     2048 /* bytes kept of a child's output */
-#define CREW_PATIENCE 8000 /* ms for the workers to end once none is working */
+#define CREW_PATIENCE 8000 /* ms for the workers to exit once none is working */
 
 enum crew_type { CREW_READY = 1, CREW_BEAT, CREW_RESULT, CREW_ERROR, CREW_INTERVAL };
 
@@ -75,8 +74,8 @@ struct crew {
     struct crew_member *m;
     size_t n, n_sizes;
     bool verbose; /* print the children's output at once */
-    /* Called after a signal. The worker must report its results within SESSION_FINISH_MS. NULL if the workers
-     * see the signal themselves. */
+    /* Called after a signal. The worker must report its results within SESSION_FINISH_MS. NULL if the workers detect
+     * the signal themselves. */
     void (*interrupt)(void *arg, size_t i);
     /* Tells worker i to end. The supervisor then ignores its messages. */
     void (*give_up)(void *arg, size_t i);
@@ -94,9 +93,9 @@ struct crew {
 /* Allocates n members, which have no workers yet. Returns 0 or -ENOMEM. */
 int crew_open(struct crew *c, size_t n, size_t n_sizes);
 void crew_close(struct crew *c);
-/* Handles the messages of all workers until all have ended, or until CREW_PATIENCE after none is working. Prints
- * failures on standard error as they occur, except after a signal. Returns the number of failed workers, -EINTR if
- * tool_stop was set, or -ENOMEM. */
+/* Handles the messages of all workers until all have ended, or until CREW_PATIENCE ms after the last worker stopped
+ * working. Prints failures on standard error as they occur, except after a signal. Returns the number of failed
+ * workers, -EINTR if tool_stop was set, or -ENOMEM. */
 int crew_run(struct crew *c);
 
 /* Functions for workers. Return 0, or -EPIPE if the supervisor has ended. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hawser bugreport: prints the information needed to diagnose a fault remotely, without secrets. It reads no files of
- * users, prints the values only of those environment variables that are knobs, and masks addresses on request. */
+/* hawser bugreport: prints the information needed to diagnose a fault remotely, without secrets. The command reads no
+ * user files, prints the values of only those environment variables that are knobs, and masks addresses on request. */
 #include "net/sysfs.h"
 #include "tool/bugreport/mask.h"
 #include "tool/build.h"

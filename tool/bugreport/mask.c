@@ -93,8 +93,8 @@ static bool is_word_letter(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
-/* Returns the length of the word at `at`, including any domain name that follows it, or 0 if the word is not there or
- * is only part of a longer word. */
+/* Returns the length of the word at `at`, including any domain name that follows it, or 0 if the word does not occur
+ * there or is only part of a longer word. */
 static size_t match_word(const char *text, const char *at, const char *word)
 {
     size_t len = strlen(word);

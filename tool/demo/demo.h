@@ -21,7 +21,7 @@ struct demo {
     char lab[HW_LAB_NAME_MAX + 1];
     char self[4096];
     const char *dir;
-    const char *kv_push; /* program that transfers a KV cache through NIXL, or NULL to leave out this part */
+    const char *kv_push; /* program that transfers a KV cache through NIXL, or NULL to omit this part */
     /* paths of files in dir */
     char result[DEMO_PATH], lists[DEMO_PATH], second[DEMO_PATH], report[DEMO_PATH], faults[DEMO_PATH];
     char kv[DEMO_PATH], hosts[DEMO_PATH], mesh[DEMO_PATH], mesh_page[DEMO_PATH];

@@ -6,7 +6,7 @@
  * A check of one machine, except in the groups nccl and nixl, uses only the data in struct dr_machine: files below a
  * root directory, an environment, resource limits, and recorded answers, for example from ethtool, netlink and CUDA.
  * dr_probe() fills the structure from this machine; tests fill the structure themselves. An int field that could not be
- * read holds a negative errno, so that no check takes it for a value.
+ * read holds a negative errno, so that no check mistakes it for a value.
  */
 #ifndef HW_TOOL_DOCTOR_H
 #define HW_TOOL_DOCTOR_H
@@ -80,13 +80,13 @@ struct dr_machine {
 #define DR_MAX_LINKS ((size_t)TP_MAX_NICS * TP_MAX_NICS)
 struct dr_link {
     uint8_t here, there; /* indexes into nic[] of the pair's facts "here" and "there" */
-    bool routed;         /* both NICs are without a subnet, and can reach each other only by routes (reach_is_rail()) */
+    bool routed;         /* neither NIC has a subnet, so they reach each other only by routes (reach_is_rail()) */
     int forward;         /* result of connecting from here to there: 0 or a negative errno */
     /* Result of connecting from there to here: 0; -EHOSTUNREACH if the connection failed or the listener's answer did
      * not arrive; -ENODATA if the peer did not try; or -EBADMSG if the connection was established but 128 KiB did not
      * arrive in both directions. */
     int reverse;
-    uint32_t mtu; /* path MTU as the kernel knows it; 0 if unknown */
+    uint32_t mtu; /* path MTU that the kernel reports; 0 if unknown */
 };
 struct dr_pair {
     /* address and port, for example "198.18.0.2:20000", or the host that the user named if there is no connection */
@@ -108,7 +108,7 @@ struct dr_result {
     char subject[48]; /* for example "eth1"; empty for the whole machine */
     char found[DR_TEXT];
     char mend[DR_TEXT]; /* command that fixes or examines the problem; empty if none */
-    /* how to make the fix permanent; empty if the fix is permanent or if dr_keep_of() does not know its command */
+    /* how to make the fix permanent; empty if the fix is permanent or if dr_keep_of() does not recognize the command */
     char keep[DR_TEXT];
 };
 
@@ -163,7 +163,7 @@ int dr_finish(struct dr_report *d, int rc, const char *cmd, const struct dr_fini
 /* Adds a result about subject, or about the whole machine if subject is NULL. Checks call this function. */
 void dr_say(struct dr_report *d, enum dr_outcome o, const char *subject, const char *fmt, ...) HW_PRINTF(4, 5);
 /* Adds a command that fixes or examines the problem to the last result. If the command's effect does not survive a
- * reboot and dr_keep_of() knows the command, its permanent form is added too. */
+ * reboot and dr_keep_of() recognizes the command, its permanent form is added too. */
 void dr_mend(struct dr_report *d, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Writes the permanent form of a command to out. Known commands are sysctl -w, modprobe, ip link set with mtu, ip route
  * add, ip addr add, ethtool -G, -K, -L and -X, ulimit -l and -n, export, unset, and echo to files below /proc and /sys.

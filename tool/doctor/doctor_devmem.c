@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's checks of the driver settings that placing payload in device memory needs (helper/state/split.c changes the
- * same settings), and of NICs that reach their peers by routes. Files and line numbers are from Linux 7.3.4. */
+/* Doctor's checks of the driver settings that are needed to place payload in device memory (helper/state/split.c
+ * changes the same settings), and of NICs that reach their peers by routes. Files and line numbers are from Linux
+ * 7.3.4. */
 #include "net/sysfs.h"
 #include "tool/doctor/doctor.h"
 

@@ -97,7 +97,7 @@ void dr_kernel_devmem(struct dr_report *d)
     else if (m->netdev_rc == 0 && !rx)
         dr_say(d, DR_WARN, NULL, "the netlink family netdev has %s", knows);
     else if (m->netdev_rc == 0)
-        /* The commands exist without the option too, but return EOPNOTSUPP (net/core/devmem.h). */
+        /* The commands exist even without the option, but return EOPNOTSUPP (net/core/devmem.h). */
         dr_say(d, DR_SKIP, NULL,
                "the netlink family netdev has %s, but the kernel's build configuration cannot be read: %s", knows,
                hw_error());

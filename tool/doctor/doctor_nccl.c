@@ -227,7 +227,7 @@ void dr_nccl_link(struct dr_report *d)
     char real[NCCL_PATH];
     const char *base = *l->link->path && realpath(l->link->path, real) ? strrchr(real, '/') : NULL;
     /* True for a link to hawser's plugin. The Python wheel has no links, so a file in the same folder as the plugin
-     * counts too. */
+     * also counts. */
     bool ours = base && (strcmp(base + 1, NCCL_PLUGIN_FILE) == 0 ||
                          (strlen(l->dir) == (size_t)(base - real) && strncmp(real, l->dir, strlen(l->dir)) == 0));
     if (v && (v < FORGETS_FROM || v > FORGETS_TO))

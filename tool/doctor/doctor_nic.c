@@ -346,7 +346,7 @@ static void interrupts_of(struct dr_report *d, const struct dr_nic *n)
     unsigned first_far = 0;
     CPU_ZERO(&all);
     for (size_t i = 0; i < n_irqs; i++) {
-        /* prefer the CPUs that the interrupt really targets, if the kernel reports them */
+        /* prefer the CPUs that the interrupt actually targets, if the kernel reports them */
         if ((hw_root_text(root, text, sizeof text, "proc/irq/%u/effective_affinity_list", irq[i]) < 0 &&
              hw_root_text(root, text, sizeof text, "proc/irq/%u/smp_affinity_list", irq[i]) < 0) ||
             hw_text_cpulist(text, &may, &count) < 0)

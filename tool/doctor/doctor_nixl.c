@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds the command that installs the backend into this NIXL wheel, or that first makes a package with the backend. */
+/* Adds the command that installs the backend into this NIXL wheel. If this installation of hawser has no backend, adds
+ * the command that builds and installs a package with the backend. */
 static void mend_by_install(struct dr_report *d, const struct nixl_wheel *w)
 {
     const struct nixl_look *l = d->m->nixl;

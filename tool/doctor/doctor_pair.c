@@ -133,8 +133,8 @@ static bool skip_without_facts(struct dr_report *d)
     return d->pair->asked < 0;
 }
 
-/* Returns true if both sides run on one machine and have an address in common. Different machines may have an address
- * in common too, such as the address of docker0. */
+/* Returns true if both sides run on the same machine and have an address in common. Different machines may have an
+ * address in common too, such as the address of docker0. */
 static bool is_same_nics(const struct dr_pair *p)
 {
     const struct tp_facts *a = &p->here, *b = &p->there;

@@ -13,8 +13,8 @@
  * answers. */
 void dr_pair_ask(struct dr_pair *p, int root, struct session *s, uint16_t port, uint16_t reverse_port);
 
-/* Removes each routed link that does not work if one of its NICs has a working link. A network may let a routed
- * NIC reach all NICs of the peer, or only the NIC of its own rail. */
+/* Removes each routed link that does not work if one of its NICs has a working link. A network may let a routed NIC
+ * reach all NICs of the peer, or only the NIC on the same rail. */
 void dr_pair_prune(struct dr_pair *p);
 
 #endif

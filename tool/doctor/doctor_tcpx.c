@@ -55,8 +55,7 @@ bool dr_tcpx_meant(const struct dr_machine *m)
     return hw_root_has(m->root, "run/tcpx");
 }
 
-/* Returns true if file is named like a plugin, and a name in NCCL_NET_PLUGIN selects it or the variable is empty or not
- * set. */
+/* Returns true if file has the name of a plugin and NCCL_NET_PLUGIN selects the plugin, is empty or is not set. */
 static bool is_wanted_plugin(const struct dr_machine *m, const char *file)
 {
     const char *plugin = dr_env(m, "NCCL_NET_PLUGIN");

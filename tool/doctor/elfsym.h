@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the exported symbols of a shared object from the bytes of its file. Unlike dlopen(), runs none of the
- * object's code. */
+/* Reads the exported symbols of a shared object from the bytes of its file. Unlike dlopen(), does not run the object's
+ * code. */
 #ifndef HW_TOOL_ELFSYM_H
 #define HW_TOOL_ELFSYM_H
 

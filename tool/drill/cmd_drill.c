@@ -427,7 +427,7 @@ static int run_load(struct drill *d)
                                   .arg = d};
     uint64_t start = hw_now();
     d->next = start + SETTLE_MS * HW_MS;
-    d->m.broken = true; /* until all writes have completed, the server may not answer requests */
+    d->m.broken = true; /* the server might not answer requests until all writes have completed */
     rc = drill_load_run(&d->load);
     d->seconds = (double)(hw_now() - start) / 1e9;
     if (rc < 0)

@@ -64,8 +64,8 @@ int drill_load_run(struct drill_load *l);
 void drill_load_free(struct drill_load *l);
 /* Records a fault. Returns NULL if DRILL_FAULTS faults are recorded already. */
 struct drill_fault *drill_add_fault(struct drill_load *l, const char *nic, const char *text, uint64_t at);
-/* Reads a file with lines SECONDS NIC TEXT (CLOCK_MONOTONIC). A line is a fault or, if the text ends in "up", the
- * end of the NIC's last unfinished fault. Other lines are ignored. Returns a negative errno if the file cannot be
+/* Reads a file with lines SECONDS NIC TEXT (CLOCK_MONOTONIC). A line describes a fault or, if the text ends in "up",
+ * the end of the NIC's last unfinished fault. Other lines are ignored. Returns a negative errno if the file cannot be
  * opened. */
 int drill_read_faults(struct drill_load *l, const char *path);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps writes in flight: each completed write is followed by the next. Records the confirmed bytes of each window. */
+/* Keeps writes in flight: starts a new write for each completed write. Records the confirmed bytes of each window. */
 #include "tool/drill/drill.h"
 #include "tool/tool.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `hawser fieldtest`: tests two nodes in several parts. A part may fail or be skipped without stopping the other parts.
- * Child processes do the measuring: hawser's other commands, iperf3, and a Python program for NIXL. They print JSON on
- * standard output. The results are collected in one JSON tree (field "doc" of struct field), from which both output
- * files are written.
+ * Child processes take the measurements: hawser's other commands, iperf3, and a Python program for NIXL. They print
+ * JSON on standard output. The results are collected in one JSON tree (field "doc" of struct field), from which both
+ * output files are written.
  */
 #ifndef HW_TOOL_FIELD_H
 #define HW_TOOL_FIELD_H
@@ -75,8 +75,8 @@ struct field_result {
  * word[0] stands for this program. The variables NCCL_* and HAWSER_MESH_KEY are not passed on. Returns 0 or a negative
  * errno. */
 int field_start(struct field_child *c, const struct field_args *a);
-/* Waits at most ms for the child to end, and after that interrupts the child and waits for its last output. A signal
- * to this process also ends the child. */
+/* Waits at most ms for the child to exit. Then interrupts the child and reads its remaining output. A signal to this
+ * process also ends the child. */
 void field_finish(struct field_child *c, uint64_t ms, struct field_result *r);
 /* Runs a command with field_start() and field_finish(). Returns 0, or a negative errno if the command could not be
  * started. */
@@ -91,11 +91,11 @@ int field_measure(struct field *f);
  * session with the peer can be opened. */
 int field_inventory(struct field *f);
 void field_doctor(struct field *f);
-/* Measures iperf3, NCCL and NIXL over UCX, if they are installed and there is time. */
+/* Measures iperf3, NCCL and NIXL over UCX, if they are installed and time permits. */
 void field_rivals(struct field *f);
 
-/* Begins a step with this weight. what is the beginning of the progress line. Returns the milliseconds after which the
- * step must end. If share is not NULL, *share receives the step's share of the remaining time, which may be less.
+/* Begins a step with this weight. `what` is the beginning of the progress line. Returns the milliseconds after which
+ * the step must end. If share is not NULL, *share receives the step's share of the remaining time, which may be less.
  * Returns 0 if less than a second is left, the run was interrupted, or the peer no longer answers; the step is then
  * recorded as skipped. */
 uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, const char *what, uint64_t *share);

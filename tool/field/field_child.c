@@ -111,7 +111,7 @@ static void take_said(struct field_child *c)
     c->said[c->n_said] = 0;
 }
 
-/* Copies the last line that is not empty, without a prefix such as "hawser bench: ". Replaces characters below a space
+/* Copies the last line that is not empty, without a prefix such as "hawser bench: ". Replaces characters below 0x20
  * with spaces. */
 static void copy_last_line(const struct field_child *c, char *why, size_t cap)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures other programs between the same nodes, if they are installed: iperf3, NCCL over its own sockets and over
- * hawser, and NIXL over UCX. They need a process on the other node, which --ssh starts. iperf3 can also use a server
- * that already runs there. */
+ * hawser, and NIXL over UCX. These programs need a process on the other node, which is started through --ssh. iperf3
+ * can also use a server that already runs there. */
 #include "tool/field/field.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 
 enum rival { IPERF, NCCL, NIXL };
 
-/* Records the outcome of one program. row is the array of measured rows, which this function takes over, or NULL. */
+/* Records the outcome of one program. row is the array of measured rows, or NULL; this function takes ownership of the
+ * array. */
 static void note_rival(struct field *f, enum rival v, const char *state, const char *why, json_t *row)
 {
     static const char *const name[] = {[IPERF] = "iperf3", [NCCL] = "NCCL", [NIXL] = "NIXL over UCX"};

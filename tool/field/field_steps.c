@@ -92,7 +92,7 @@ uint64_t field_begin(struct field *f, enum field_part part, unsigned weight, con
 
 /* ---- reachability of the peer ---------------------------------------------------------------------- */
 
-/* Returns true if a program accepts connections at the peer's port. */
+/* Returns true if a program accepts connections on the peer's port. */
 static bool is_peer_there(const struct field *f)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};

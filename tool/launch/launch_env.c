@@ -218,7 +218,7 @@ static int read_slurm(const char *const *vars, struct launch_seat *out)
     copy_text(out->name, sizeof out->name, get(vars, "SLURMD_NODENAME"));
     out->port = choose_port(job ? job : "", step ? step : "");
     read_slurm_rack(vars, out);
-    if (out->n_names != out->size) { /* with several ranks on a node, SLURM does not say which rank is on which node */
+    if (out->n_names != out->size) { /* with several ranks on a node, SLURM does not report each rank's node */
         launch_names_free(out->names, out->n_names);
         out->names = NULL;
         out->n_names = 0;

@@ -22,7 +22,7 @@ struct launch_seat {
     uint32_t n_names;
 };
 
-/* Reads vars, an array of NAME=VALUE that ends with NULL. The caller frees *out with launch_seat_free(), also after a
+/* Reads vars, an array of NAME=VALUE that ends with NULL. The caller frees *out with launch_seat_free(), even after a
  * failure. Fails with -ENOENT if no launcher set variables, with -EINVAL for a missing or invalid variable, or with
  * another -errno. */
 int launch_env(const char *const *vars, struct launch_seat *out);

@@ -11,7 +11,7 @@
 #define KEY_VARIABLE "HAWSER_MESH_KEY"
 #define KEY_LEAST    16
 #define LOOK_MS      60000
-#define TRY_MS       3000  /* ms for one connection attempt to a place where rank 0 may be */
+#define TRY_MS       3000  /* ms for one connection attempt to a possible address of rank 0 */
 #define AGAIN_MS     200   /* ms between two rounds of attempts */
 #define WRONG_MS     10000 /* ms; until then, a listener with a different key is assumed to be another job's rank 0 */
 
@@ -47,7 +47,7 @@ int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct comm
 
 int launch_open(const struct common *c, uint64_t deadline_ms, struct common *own, hawser **out)
 {
-    /* Ignore transfer settings from the environment: this context sends only a few messages, some of them over the
+    /* Ignore transfer settings from the environment: this context sends only a few messages, some of them over
      * loopback. */
     static const char *const knob[][2] = {{"threads", "1"}, {"rails", ""}, {"nics", ""}, {"transport", "tcp"}};
     int rc = launch_copy_common(c, deadline_ms, own);
@@ -108,7 +108,7 @@ int launch_look_up(struct launch_seat *seat, struct launch_place *place, uint64_
     return rc == 0 && !place->n ? hw_fail(-EIO, "rank 0 published no address through PMIx") : rc;
 }
 
-/* Returns true if host is, or resolves to, an address of this node. Rank 0 is then reached over the loopback. */
+/* Returns true if host is, or resolves to, an address of this node. Rank 0 is then reached over loopback. */
 static bool is_here(const char *host)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};

@@ -9,7 +9,7 @@
 #include "tool/launch/launch_pmix.h"
 
 #define LAUNCH_PLACES 16
-/* Where rank 0 may be found: on any of these hosts, at any of `ports` ports from `port` up. */
+/* Possible locations of rank 0: any of these hosts, with any of `ports` ports starting at `port`. */
 struct launch_place {
     char host[LAUNCH_PLACES][LAUNCH_HOST];
     size_t n;
@@ -28,7 +28,7 @@ int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct comm
  * as dead. Returns 0 or -errno. */
 int launch_open(const struct common *c, uint64_t deadline_ms, struct common *own, hawser **out);
 
-/* Fills in what the launcher said about the place of rank 0. place->n is 0 if PMIx must be asked. */
+/* Fills in the location of rank 0 that the launcher specified. place->n is 0 if PMIx must be asked. */
 void launch_place_of(const struct launch_seat *seat, struct launch_place *place);
 /* Makes rank 0 listen on the first free port of the place. Returns 0 or -errno. */
 int launch_listen(hawser *h, const struct launch_place *place, uint16_t *port);

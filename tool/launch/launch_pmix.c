@@ -15,7 +15,7 @@
 #define INT      6
 #define UINT32   14
 #define WILDCARD (UINT32_MAX - 1) /* PMIX_RANK_WILDCARD: the whole job */
-#define LOOK_S   2                /* seconds to wait for values that the server itself knows */
+#define LOOK_S   2                /* seconds to wait for values that the server has without asking other ranks */
 #define MISSING  (-46)            /* PMIX_ERR_NOT_FOUND */
 #define AGAIN_MS 50
 #define OUR_KEY  "hawser.mesh"
@@ -74,7 +74,7 @@ static int pmix_fail(const struct launch_pmix *p, int status, const char *what)
 }
 
 /* Waits for a value. Some servers report a key as missing while the other rank has not yet published it, instead of
- * waiting (Open MPI 4.1.4 does so now and then). This function then asks again. */
+ * waiting (Open MPI 4.1.4 does so occasionally). This function then asks again. */
 static int get_value(struct launch_pmix *p, uint32_t rank, const char *key, int seconds, struct pmix_value **value)
 {
     struct pmix_proc proc = p->self;

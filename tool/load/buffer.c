@@ -51,8 +51,8 @@ static int make_host(struct buffer *b, hawser *h, uint64_t need)
         return hw_fail(-ENOMEM, "mapping %s of memory: %s", hw_format_size(need, text, sizeof text),
                        hw_errno_text(errno));
     madvise(p, need, MADV_HUGEPAGE); /* a hint; without huge pages, access is only slower */
-    /* Take page faults before the clock starts. MADV_POPULATE_WRITE fails with ENOMEM or EFAULT where a write would
-     * kill the process. */
+    /* Trigger the page faults before the clock starts. MADV_POPULATE_WRITE fails with ENOMEM or EFAULT where a write
+     * would kill the process. */
     if (madvise(p, need, MADV_POPULATE_WRITE) < 0) {
         int e = errno;
         if (e != EINVAL) {

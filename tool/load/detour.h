@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Detects, with the kernel's counters, data that did not pass the NIC over which hawser sent or received the data. */
+/* Detects, with the kernel's counters, data that did not pass through the NIC over which hawser sent or received the
+ * data. */
 #ifndef HW_TOOL_DETOUR_H
 #define HW_TOOL_DETOUR_H
 

@@ -32,11 +32,11 @@ struct gpus {
 int gpus_parse(const char *text, struct gpus *out);
 
 /* Matches the pairs to the GPUs that exist on both nodes. If the serving node has fewer GPUs, peer numbers that the
- * user did not give start again at 0, and *wrapped is set. Fails with -ENODEV if a GPU does not exist; the error says
- * how many GPUs exist. Fails with -E2BIG if "all" gives more than GPUS_MAX pairs. */
+ * user did not give start again at 0, and *wrapped is set. Fails with -ENODEV if a GPU does not exist; the error text
+ * contains the number of GPUs. Fails with -E2BIG if "all" gives more than GPUS_MAX pairs. */
 int gpus_resolve(struct gpus *g, int here, int there, bool *wrapped);
 
-/* Asks the serving node how many GPUs it has (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of
+/* Queries the serving node's number of GPUs (*there), resolves the pairs, and fills in the NICs, CPUs and NUMA node of
  * each pair from this node's plan. Of the planned NICs that the user did not choose, only those that reach the peer are
  * used. If there is no such NIC, nics stays "", so every NIC that reaches the peer is used. nics and map are passed to
  * the plan and may be NULL; see hw_plan_want. Returns 0 or -errno. */

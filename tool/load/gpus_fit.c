@@ -32,8 +32,8 @@ static int scan_gpu_node(struct hw_node *node)
     return hw_node_scan(node, root, &opt);
 }
 
-/* Copies to a pair the NUMA node, the CPUs, and those planned NICs that `reach` lists. `asked` means that the user
- * specified the NICs: then all of them are copied, so that connecting reports any NIC that does not reach the peer. */
+/* Copies to a pair the NUMA node, the CPUs, and those planned NICs that `reach` lists. If `asked` is true, the user
+ * specified the NICs, and all of them are copied, so that connecting reports any NIC that does not reach the peer. */
 static void apply_gpu_plan(struct gpu_pair *p, const struct hw_node *node, const struct hw_plan_gpu *planned,
                            bool asked, const char (*reach)[HAWSER_NIC_NAME], size_t n_reach)
 {

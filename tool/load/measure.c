@@ -401,7 +401,7 @@ static int run_measure_batch(struct measure *m, uint32_t count, double limit_s, 
     rc = session_call(m->s, &q, begun, patience);
     if (rc < 0 || (m->gate && (rc = m->gate(m->progress_arg)) < 0))
         return rc;
-    m->broken = true; /* during the batch, the server may be receiving data and not answer requests */
+    m->broken = true; /* during the batch, the server might be receiving data instead of requests */
     if (stats_nics(m->s->peer, m->plan.devmem, own[0], &n[0]) < 0)
         n[0] = 0;
     uint64_t cpu = stats_cpu_us();
@@ -454,8 +454,8 @@ int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct 
         m->mark = (struct measure_mark){.bytes = count_nic_bytes(m)};
     }
     while (duration_ms ? sum->seconds - before < limit : done < iters) {
-        /* Data must be checked before it is overwritten. Without checks, the batch size only limits the delay of the
-         * reaction to a signal. */
+        /* Data must be checked before it is overwritten. Without checks, the batch size only limits the time until a
+         * signal is noticed. */
         uint64_t count = ping ? PING_BATCH : m->plan.verify ? m->slots : FREE_BATCH;
         if (session_stopped(m->s))
             return hw_fail(-EINTR, "interrupted");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One measurement of one transfer size: batches of operations, with `depth` operations in flight. The clock runs only
- * during batches. With plan.verify, every batch has new data, which is checked while the clock stands still.
+ * during batches. With plan.verify, every batch has new data, which is checked while the clock is stopped.
  */
 #ifndef HW_TOOL_MEASURE_H
 #define HW_TOOL_MEASURE_H
@@ -59,7 +59,7 @@ struct measure {
     struct hawser_region region; /* the server's region, for writes and reads */
     uint32_t depth, slots;
     uint64_t next; /* next iteration */
-    bool broken;   /* the server may no longer answer requests */
+    bool broken;   /* the server might not answer requests any more */
     uint64_t lost_before;
     bool record; /* record latencies and the timeline; false during warm-up */
 
@@ -107,8 +107,8 @@ int measure_open(struct measure *m, struct session *s, const struct measure_plan
 void measure_close(struct measure *m);
 
 /* Runs iters operations or, if duration_ms is set, runs operations until the clocked time reaches duration_ms. Adds the
- * results to *sum, which also counts wrong bytes: these are not an error here. Fails if an operation fails, or with
- * -EINTR after a signal; *sum then still includes the operations that ended. */
+ * results to *sum, which also counts wrong bytes: wrong bytes do not make the call fail. Fails if an operation fails,
+ * or with -EINTR after a signal; *sum then still includes the operations that ended. */
 int measure_run(struct measure *m, uint64_t iters, uint64_t duration_ms, struct measure_sum *sum);
 
 /* Returns how often channels were lost since measure_open(). */

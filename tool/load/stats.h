@@ -19,7 +19,7 @@ uint64_t stats_lost(hawser_peer *p);
 
 /* Reads our counters and the kernel's for each NIC of p, in this thread's network namespace. *n is the capacity on
  * entry and the count on return. If devmem is set, also reads the NICs' rx_devmem_pkts. Returns 0 or -errno; kernel
- * counters that cannot be read stay 0. */
+ * counters that cannot be read remain 0. */
 int stats_nics(hawser_peer *p, bool devmem, struct tp_nic *nics, size_t *n);
 
 /* Returns true if NICs may place data of this transport (a value of knob transport) in device memory. */

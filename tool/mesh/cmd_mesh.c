@@ -103,7 +103,7 @@ static uint32_t count_known(const struct mesh *m, const struct mesh *was)
     return n;
 }
 
-/* Compares the results with those in the file, and prints how many nodes both have. */
+/* Compares the results with those in the file, and prints the number of nodes in both. */
 static int compare_with(const char *path, const struct mesh *m, struct mesh_findings *f, FILE *out)
 {
     struct mesh was = {0};
@@ -221,7 +221,7 @@ static void become_rank(const struct mesh_args *a, const struct launch_seat *sea
 }
 
 /* Runs the lead. The caller closes *h and frees own only after reporting the result: closing takes time, and a launcher
- * that ends the job may not wait that long. */
+ * that ends the job might not wait for it. */
 static int lead(const struct mesh_args *a, struct launch_seat *seat, const struct launch_place *place, int to,
                 struct common *own, hawser **h, struct mesh *m, struct mesh_findings *f)
 {

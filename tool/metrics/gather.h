@@ -34,7 +34,7 @@ struct gather {
 };
 
 /* Queries all contexts and waits up to ms for their answers. If dir is not NULL, searches only that folder. Returns 0,
- * also if there are no contexts. Fails with -errno if the folder or the knobs cannot be read, or with -ENOMEM. The
+ * even if there are no contexts. Fails with -errno if the folder or the knobs cannot be read, or with -ENOMEM. The
  * caller calls gather_free() in any case. */
 int gather_all(const char *dir, int ms, struct gather *g);
 void gather_free(struct gather *g);

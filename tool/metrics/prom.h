@@ -25,7 +25,7 @@ struct prom_sample {
 struct prom {
     struct prom_sample *sample;
     size_t n, room;
-    size_t unknown; /* samples of metric families that this build does not know */
+    size_t unknown; /* samples of metric families that this build does not support */
 };
 
 /* Parses len bytes of text. Returns 0. Fails with -EPROTO if the text is invalid or truncated, with -E2BIG if it is too

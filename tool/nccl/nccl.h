@@ -9,7 +9,7 @@ int nccl_env_main(int argc, char **argv);
 int nccl_check_main(int argc, char **argv);
 int nccl_bench_main(int argc, char **argv);
 
-/* Divides the NICs that the plugin would use by itself: list receives the names of the NICs that serve GPUs, and left
+/* Divides the NICs that the plugin would use by default: list receives the names of the NICs that serve GPUs, and left
  * receives the other names. Returns true if neither is empty, so that HAWSER_NICS is worth setting. */
 bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256], char left[256]);
 

@@ -21,7 +21,7 @@ struct export
     const char *name;
     char value[NCCL_PATH];
     char why[384];
-    bool front; /* prepend to the present value of the variable */
+    bool front; /* prepend to the current value of the variable */
 };
 
 struct env {
@@ -63,8 +63,8 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
 }
 
 /* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU. A management NIC or a
- * much slower NIC, for example, serves none. By itself, the plugin uses every NIC that has an address, except (if there
- * are others) the loopback and NICs whose names begin with docker. */
+ * much slower NIC, for example, serves none. By default, the plugin uses every NIC that has an address, except (if
+ * there are others) the loopback and NICs whose names begin with docker. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
@@ -144,7 +144,7 @@ static void quote_export_value(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-/* Prints text as the rest of a comment line, with '?' for line ends and other characters below a space. */
+/* Prints text as the rest of a comment line, with '?' for newlines and other characters below 0x20. */
 static void print_env_comment(FILE *out, const char *text)
 {
     for (; *text; text++)

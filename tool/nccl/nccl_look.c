@@ -17,7 +17,7 @@
 #define PLUGIN_MS 10000
 #define EXTRA_MS  10000
 
-/* The first NCCL version that knows each table (abi.h). */
+/* The first NCCL version that supports each table (abi.h). */
 static const struct {
     int version, table;
 } known[] = {{23003, 12}, {22800, 11}, {22600, 10}, {22400, 9}, {22000, 8}, {21900, 7}};

@@ -50,7 +50,7 @@ struct nccl_plugin {
     char path[NCCL_PATH];
     char why[HW_ERR_TEXT];
     unsigned tables, tuners; /* bit v is set if the plugin has ncclNetPlugin_v<v> or ncclTunerPlugin_v<v> */
-    int newest;              /* newest table version that NCCL knows */
+    int newest;              /* newest table version that NCCL supports */
     int table;               /* table version that NCCL uses, or 0 if none */
     enum nccl_step step;
     int rc;        /* ncclResult_t of init, devices, getProperties or finalize */

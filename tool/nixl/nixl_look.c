@@ -51,7 +51,7 @@ static bool is_tried(const char *version)
     return false;
 }
 
-/* Joins folder and name to a path. Returns true if the path fits. */
+/* Joins folder and name into a path. Returns true if the path fits. */
 static bool join_path(char out[NIXL_PATH], const char *folder, const char *name)
 {
     return (size_t)snprintf(out, NIXL_PATH, "%s/%s", folder, name) < NIXL_PATH;

@@ -31,9 +31,9 @@ struct nixl_wheel {
 };
 
 struct nixl_look {
-    char python[NIXL_PATH]; /* the Python that was asked, or "" if a folder was given */
+    char python[NIXL_PATH]; /* the Python that was queried, or "" if a folder was given */
     char where[NIXL_PATH];  /* the given folder, or "" */
-    char why[HW_ERR_TEXT];  /* why Python could not be asked or a folder could not be read, or "" */
+    char why[HW_ERR_TEXT];  /* why Python could not be queried or a folder could not be read, or "" */
     struct nixl_wheel wheel[NIXL_WHEELS];
     size_t n;
     char plugin_dir[NIXL_PATH]; /* NIXL_PLUGIN_DIR, or "" if not set */
@@ -42,7 +42,7 @@ struct nixl_look {
 };
 
 /* Examines a NIXL. python is a program; NULL means the Python of this program's package, else that of VIRTUAL_ENV, else
- * python3. folder is where NIXL is installed, or NULL to ask Python. Fails with -ENOMEM or -ENAMETOOLONG. The caller
+ * python3. folder is where NIXL is installed, or NULL to query Python. Fails with -ENOMEM or -ENAMETOOLONG. The caller
  * calls nixl_look_free() in any case. */
 int nixl_look(struct nixl_look *l, const char *python, const char *folder);
 void nixl_look_free(struct nixl_look *l);

@@ -3,7 +3,7 @@
  * One self-contained HTML page, the frame of all reports. The page has no script, font or image, follows the reader's
  * light or dark mode, and is readable on a phone and on paper. It may have key figures, the terminal's output, facts
  * about the run, and tables with explanations of their columns. Text is escaped, except hawser's own texts, which may
- * contain markup: headings, heads and helps of columns, notes below tables, and the names, values and units of key
+ * contain markup: headings, column titles and explanations, notes below tables, and the names, values and units of key
  * figures.
  */
 #ifndef HW_TOOL_PAGE_H

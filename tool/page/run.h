@@ -13,10 +13,10 @@ struct run {
     bool asked; /* true if the peer has reported its facts */
 };
 
-/* Records the date and facts such as this node's name, versions and NICs. Facts that cannot be read stay empty. */
+/* Records the date and facts such as this node's name, versions and NICs. Facts that cannot be read remain empty. */
 void run_note(struct run *r);
-/* Requests the serving node's facts, over an idle session. peer is the node's name. A node that does not answer is
- * not an error; r->asked then stays false. */
+/* Requests the serving node's facts, over an idle session. peer is the node's name. A node that does not answer is not
+ * an error; r->asked then remains false. */
 void run_ask(struct run *r, struct session *s, const char *peer);
 
 #endif

@@ -7,7 +7,7 @@
  *   PREPARE  allocate memory of `gpu` for op: `slots` slots of `stride` bytes   -> key of the region (one-sided)
  *   BEGIN    prepare iterations [first, first+count): fill memory (read) or post
  *            receives (send, pingpong); read the counters last                 -> counters
- *   END      the first `count` of them have completed: read the counters first,
+ *   END      the first `count` iterations have completed: read the counters,
  *            then check the received data                                      -> counters, bad bytes
  *   RAW      start a plain-socket server for `raw`                             -> ports
  *   RAW_END  wait for that server to end                                       -> bytes, seconds, CPU

@@ -194,7 +194,7 @@ static int start_connect(const struct tp_fact_nic *n, const struct tp_addr *a, u
     int fd = socket(from.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* as the library's own connections do; unprivileged since Linux 5.7, and a failure is ignored */
+    /* like the library's own connections; needs no privilege since Linux 5.7, and a failure is ignored */
     (void)setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->nic, (socklen_t)strnlen(n->nic, sizeof n->nic));
     if (bind(fd, &from.sa, hw_addr_len(&from)) == 0 &&
         (connect(fd, &to.sa, hw_addr_len(&to)) == 0 || errno == EINPROGRESS))
@@ -302,7 +302,7 @@ int reach_try(const struct tp_reach *q, struct tp_facts *f)
     } while (left > 0 && hw_now() < deadline);
     for (size_t i = 0; i < n; i++) {
         hw_close(&c[i].fd);
-        /* the listener sends only after it has received as much, so arrival here proves both directions */
+        /* the listener sends only after it has received the same amount, so arrival here proves both directions */
         f->reached[c[i].nic] |= (uint16_t)((unsigned)c[i].reached << c[i].addr);
         f->carried[c[i].nic] |= (uint16_t)((unsigned)(c[i].in == MESSAGE) << c[i].addr);
     }
@@ -328,7 +328,7 @@ static void *listener_main(void *arg)
             p[i + 1] = (struct pollfd){.fd = c[i].fd, .events = get_poll_events(&c[i])};
         if (poll(p, n + 1, STEP_MS) < 0)
             continue;
-        /* An ended connection stays in the table. The table has an entry for each connection that the peer may make,
+        /* An ended connection remains in the table. The table has an entry for each connection that the peer may make,
          * and stray connections may use up entries. */
         for (size_t i = 0; i < n; i++)
             if (c[i].fd >= 0 && p[i + 1].revents && !advance_reach_conn(&c[i], &l->q))

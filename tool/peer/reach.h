@@ -49,7 +49,7 @@ struct reach_knock {
     const struct tp_fact_nic *from;
     const struct tp_addr *to;
     int result;   /* 0 or a negative errno */
-    uint32_t mtu; /* path MTU as the kernel knows it (IP_MTU); 0 if unknown */
+    uint32_t mtu; /* path MTU that the kernel reports (IP_MTU); 0 if unknown */
 };
 void reach_knock(struct reach_knock *k, size_t n, uint16_t port, int timeout_ms);
 

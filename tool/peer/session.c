@@ -148,8 +148,8 @@ size_t session_paths(struct session *s, struct session_path *out, size_t cap)
     if (!ch || hawser_channel_stats(s->peer, ch, &there) < 0)
         there = 0;
     there = HW_MIN(there, (size_t)MAX_CHANNELS);
-    /* First the channels that were up, then the channels that never were: a path that has only the latter carries
-     * nothing. */
+    /* Handle channels that were up before channels that never were. A path with only the latter carries nothing, and is
+     * omitted. */
     for (size_t i = 0; i < 2 * there; i++) {
         const struct hawser_channel_stats *c = &ch[i < there ? i : i - there];
         struct session_path p = {0};

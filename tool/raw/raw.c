@@ -266,7 +266,7 @@ static int streams_make(struct run *r, const int *fds, size_t n)
             s->mem_len = r->plan.message;
             if (!s->owned)
                 return hw_no_memory("the buffer of plain stream %zu", i);
-            memset(s->owned, 1, r->plan.message); /* take page faults before the clock starts */
+            memset(s->owned, 1, r->plan.message); /* trigger page faults before the clock starts */
         }
     }
     pthread_mutex_lock(&r->lock); /* from now on, run_fail() in any thread can see the streams */
@@ -374,7 +374,7 @@ static int plan_check(const struct raw_plan *p, size_t n_paths, const void *buf,
 
 /* ---- client --------------------------------------------------------------------------------- */
 
-/* Connects all streams, and waits for the server's go byte on each. *n counts the descriptors in fds, also after a
+/* Connects all streams, and waits for the server's go byte on each. *n counts the descriptors in fds, even after a
  * failure. */
 static int connect_raw_streams(const struct raw_plan *plan, const struct raw_path *paths, size_t n_paths,
                                uint64_t deadline, int *fds, size_t *n)

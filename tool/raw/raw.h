@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures plain TCP sockets over paths and memory that the caller gives, for comparison with hawser. Each stream has
- * one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY and the
+ * Measures plain TCP sockets over paths and memory that the caller provides, for comparison with hawser. Each stream
+ * has one blocking thread on each side, with send() and recv() of up to 1 MiB, kernel autotuning, TCP_NODELAY and the
  * congestion control of the plan's knobs. The streams take their next piece from one shared counter, so that a slow NIC
  * carries less and does not slow down the others.
  *

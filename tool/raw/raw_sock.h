@@ -10,9 +10,9 @@
  * raw_plan); NULL, in all of these functions, means the system's algorithm. Returns 0, or -errno with an error text. */
 int raw_listen(const char *addr, const struct hw_knobs *k, int *fd, uint16_t *port);
 
-/* Accepts, on each listener, `need` connections that present the token within 3 seconds. Stores those of listener i
- * from fds[i * need] on, and then sends the go byte on each. Fails with -ECANCELED if stop_fd becomes readable. On
- * failure, closes all descriptors and sets fds to -1. The caller keeps the listeners. */
+/* Accepts, on each listener, `need` connections that present the token within 3 seconds. Stores the connections of
+ * listener i in fds[i * need] and the following entries, and then sends the go byte on each. Fails with -ECANCELED if
+ * stop_fd becomes readable. On failure, closes all descriptors and sets fds to -1. The caller keeps the listeners. */
 int raw_accept(const int *listeners, size_t n, size_t need, const uint8_t token[RAW_TOKEN_SIZE],
                const struct hw_knobs *k, int stop_fd, uint64_t deadline, int *fds);
 

@@ -54,7 +54,7 @@ static int start_rival_run(struct rival *v, struct tp_request *q, struct tp_repl
 
 static int end_rival_run(struct rival *v, struct tp_reply *r, int rc)
 {
-    /* Sent even if our side failed, because the server accepts no other RAW before RAW_END. */
+    /* Send RAW_END even if this side failed, because the server accepts no other RAW before RAW_END. */
     struct tp_request q = {.type = TP_RAW_END};
     if (rc == 0)
         return session_call(v->s, &q, r, RUN_MS);

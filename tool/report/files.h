@@ -27,8 +27,8 @@ struct report_files {
  * errno with the path in hw_error(). */
 int report_files_check(const char *path);
 /* Opens the files. json is a path, "-" for standard output, or NULL. report is a path or NULL. For a report without
- * json, the lines are kept in memory. Text for people then goes to f->shown, which passes it to out and to the
- * report. Returns 0, or a negative errno with the path in hw_error(). */
+ * json, the lines are kept in memory. Human-readable text is written to f->shown, which passes the text to out and to
+ * the report. Returns 0, or a negative errno with the path in hw_error(). */
 int report_files_open(struct report_files *f, const char *json, const char *report);
 /* Closes f->shown and, if a report was requested, records the run in f->run. */
 void report_files_note(struct report_files *f);

@@ -76,7 +76,7 @@ static void write_key_figures(struct page *p, const struct rep *r, const struct 
         rep_text_num(8 * s.best->num[REP_GBPS], v, sizeof(v));
         page_card(p, "Throughput in bits", v, "Gbit/s", "", "8 bits per byte, payload only");
         if (own && !s.against) {
-            /* the caller's figures are not about throughput */
+            /* the caller's figures do not concern throughput */
         } else if (!s.against) {
             page_card(p, "Ratio to plain sockets", no_value, "", "", "not measured (bench --compare-raw)");
         } else {

@@ -24,7 +24,7 @@
 
 #include "tool/page/page.h"
 
-/* Contents of a page besides the measurements. All pointers may be NULL, and so may the frame. */
+/* Contents of a page other than the measurements. All pointers may be NULL, and so may the frame. */
 struct report_frame {
     const struct run *run;
     const struct page_figure *figures; /* key figures that precede those of the measurements */

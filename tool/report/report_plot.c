@@ -404,9 +404,9 @@ struct flag {
     char text[4 * LABEL_MAX + 8];
 };
 
-/* Assigns rows to the labels so that no label overlaps another label or the line of another label. Goes from right to
- * left and puts each label above those that it would overlap. Returns false if the labels need too many rows or do not
- * fit; the caller then draws numbers. */
+/* Assigns rows to the labels so that no label overlaps another label or the line of another label. Proceeds from right
+ * to left, and places each label above the labels that it would overlap. Returns false if the labels need too many rows
+ * or do not fit; the caller then draws numbers. */
 static bool place_labels(struct flag *p, size_t n, double right_edge)
 {
     for (size_t i = n; i-- > 0;) {

@@ -18,7 +18,7 @@ static void name_notes(char out[NAME_MAX_LEN], const char *config)
     snprintf(out, NAME_MAX_LEN, "%s.hawser", config);
 }
 
-/* Reads the notes beside a configuration. *out receives an empty object if there are none. */
+/* Reads the file of notes next to a configuration. *out receives an empty object if there are none. */
 static int load_notes(json_t **out, const char *config)
 {
     char path[NAME_MAX_LEN];

@@ -13,7 +13,7 @@ struct bundle_file {
     json_t *config, *notes;
 };
 
-/* Reads both files; notes is an empty object if there is no file of notes. The caller frees f, also after a failure. */
+/* Reads both files; notes is an empty object if there is no file of notes. The caller frees f, even after a failure. */
 int bundle_load(struct bundle_file *f, const char *path);
 /* Writes the configuration to out, or to its old path if out is NULL. Also writes the notes to which the configuration
  * refers, in the same folder. */

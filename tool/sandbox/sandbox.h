@@ -33,7 +33,7 @@ int sandbox_publish(const char *path, int (*put)(const void *arg, FILE *f), cons
 int sandbox_topo(const struct sbx_snapshot *s, const struct sbx_plan *p, const char *path);
 
 /* Takes a snapshot of this machine or, if dir is not NULL, of a machine whose sys/ and proc/ are below dir. The caller
- * frees out, also after a failure. */
+ * frees out, even after a failure. */
 int sandbox_take(struct sbx_snapshot *out, const char *dir, bool no_addresses);
 /* Writes the snapshot to path, atomically. */
 int sandbox_save(const struct sbx_snapshot *s, const char *path);
@@ -42,7 +42,7 @@ int sandbox_save(const struct sbx_snapshot *s, const char *path);
 struct sandbox_args {
     const char *from;  /* path of a snapshot, or NULL */
     const char *sysfs; /* folder with a machine's sys/ and proc/, or NULL for this machine; not with from */
-    const char *peer;  /* "HOST[:PORT]" of the peer's `hawser serve`, which is asked for its NICs, or NULL */
+    const char *peer;  /* "HOST[:PORT]" of the peer's `hawser serve`, which is queried for its NICs, or NULL */
     struct common common;
     struct sbx_want want;
 };
@@ -51,14 +51,14 @@ extern const struct opt sandbox_opts[];
  * frees s and p in any case. */
 int sandbox_make(const char *cmd, const struct sandbox_args *a, struct sbx_snapshot *s, struct sbx_plan *p);
 
-/* Asks a->peer for its NICs, and returns the names of those NICs of s that have a partner there, as in "rdma0,rdma1".
- * The caller frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and, if verbose is
- * set, a line for each address of the peer's NICs. */
+/* Queries the NICs of a->peer, and returns the names of those NICs of s that have a partner at the peer, as in
+ * "rdma0,rdma1". The caller frees the result. Returns NULL with hw_error() on failure. Prints warnings to stderr and,
+ * if verbose is set, a line for each address of the peer's NICs. */
 char *sandbox_ask_peer(const char *cmd, struct sandbox_args *a, const struct sbx_snapshot *s, bool verbose);
 /* Sorts the peer's NICs by name. partner[k] receives the index in s->net of the partner of peer->nic[k], or -1 if there
- * is none. Matches first NICs with equal names that are in one subnet or are both routed rails (such as /31), or any
- * with equal names if s has no addresses. Then matches NICs in one subnet, and then rails in order, if both NICs or
- * neither have an RDMA device. Finally, matches equal names alone. No NIC has two partners. */
+ * is none. Matches first NICs with equal names that are in the same subnet or are both routed rails (such as /31), or
+ * any with equal names if s has no addresses. Then matches NICs in the same subnet, and then rails in order, if both
+ * NICs or neither have an RDMA device. Finally, matches equal names alone. No NIC has two partners. */
 void sandbox_match(const struct sbx_snapshot *s, struct tp_facts *peer, int partner[TP_MAX_NICS]);
 
 /* Options of spec and cdi for the data that is passed to a runtime, in addition to the options of the plan. */
@@ -79,7 +79,7 @@ struct sandbox_bundle {
     struct sbx_spec sp;
     struct hw_logger log;
 };
-/* Makes the plan and the data for a runtime. File names begin with beside, such as "/run/hawser/all", unless the
+/* Makes the plan and the data for a runtime. File names begin with `beside`, such as "/run/hawser/all", unless the
  * options specify others. Returns an exit code. The caller frees b in any case. */
 int sandbox_bundle_make(const char *cmd, struct sandbox_bundle *b, const struct sandbox_bundle_args *a,
                         const char *beside);

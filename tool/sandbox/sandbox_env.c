@@ -32,8 +32,7 @@ static int print_sandbox_env_json(const struct sbx_env *e)
     return hw_json_finish(&j);
 }
 
-/* Prints text on one line, as comments and --env-file require: newlines and other characters below a space become
- * '?'. */
+/* Prints text on one line, as comments and --env-file require: newlines and other characters below 0x20 become '?'. */
 static void print_without_controls(const char *text)
 {
     for (; *text; text++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the peer's `hawser serve` for its NICs, and finds this node's NICs that have a partner there. */
+/* Queries the peer's `hawser serve` for the peer's NICs, and finds this node's NICs that have a partner at the peer. */
 #include "tool/peer/reach.h"
 #include "tool/peer/session.h"
 #include "tool/sandbox/sandbox.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hawser sandbox run: runs a command with its own NICs, environment and, unless --no-sysfs is given, sysfs, and
- * restores everything. */
+ * restores everything afterwards. */
 #include "oci/oci.h"
 #include "oci/run.h"
 #include "sandbox/sysfs/sysfs.h"

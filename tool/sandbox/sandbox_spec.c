@@ -60,9 +60,9 @@ int sandbox_write(const char *path, const char *text, unsigned mode)
     return sandbox_publish(path, write_text_file, &(struct line){path, text, mode});
 }
 
-/* Makes the hooks' arguments, unless no NIC is planned. They list the NICs by name, so that either exactly the planned
- * NICs move or an error is reported. If the container gets RDMA devices and a sysfs, the hook rebuilds the sysfs after
- * the move, because a NIC that moves gets new GIDs. A sysfs of another machine is kept. */
+/* Makes the hooks' arguments, unless no NIC is planned. The arguments list the NICs by name, so that either exactly the
+ * planned NICs move or an error is reported. If the container gets RDMA devices and a sysfs, the hook rebuilds the
+ * sysfs after the move, because a NIC that moves gets new GIDs. A sysfs of another machine is kept. */
 static int hook_args(struct sandbox_bundle *b, const struct sandbox_bundle_args *a)
 {
     const struct sbx_want *w = &a->plan.want;

@@ -27,7 +27,7 @@ static bool is_path_above(const struct hw_pci_path *a, const struct hw_pci_path 
     return a->depth < b->depth && hw_bdf_cmp(a->at[a->depth - 1], b->at[a->depth - 1]) == 0;
 }
 
-/* Compares PCI devices by NUMA node, unknown nodes last, then by the path from the root. */
+/* Compares PCI devices by NUMA node, with unknown nodes last, and then by the path from the root. */
 static int by_way(const void *a, const void *b, void *arg)
 {
     const struct hw_pci_dev *pci = arg, *x = &pci[*(const int *)a], *y = &pci[*(const int *)b];

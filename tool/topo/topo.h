@@ -42,7 +42,7 @@ int topo_json(const struct topo *t, FILE *out);
 int topo_svg(const struct topo *t, FILE *out);
 /* Writes a snapshot of this machine, without MAC or IP addresses, GIDs, GUIDs or the host's name. */
 int topo_save(const char *path);
-/* Scans a snapshot as if it were a machine. The caller frees n, also after a failure. */
+/* Scans a snapshot as if it were a machine. The caller frees n, even after a failure. */
 int topo_from(struct hw_node *n, const char *file);
 
 #endif

@@ -122,7 +122,7 @@ static void draw_plan_lines(const struct drawing *d)
             int a = n->gpu[g->gpu].pci, b = n->netdev[g->nic[i]].pci;
             fprintf(d->f, "<path class=\"use\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n", x, d->bottom, x,
                     d->bottom + LINES / 2, to, y - LINES / 2, to, y);
-            /* the text stands next to the line at a quarter of its length, where lines to one NIC do not yet meet */
+            /* place the text beside the line at a quarter of its length, where lines to the same NIC are still apart */
             draw_topo_text(d->f, x + HW_MAX(to - x, 0.0) * 0.16 + 16, d->bottom + LINES * 0.25 + 12.0 * (double)i, "d",
                            a < 0 || b < 0 ? "" : hw_dist_name(hw_node_distance(n, a, b)), 0);
         }

@@ -197,7 +197,7 @@ static int run_traced_command(const struct tracing *t, char **argv, int *status)
     (void)setenv("HAWSER_PLUGIN_TRACE", full, 1);
     (void)setenv("HAWSER_PLUGIN_TRACE_POLLS", t->polls ? "yes" : "no", 1);
     free(full);
-    /* A terminal's signals also reach the command and end it. Then the trace is summarized. */
+    /* Signals from a terminal also reach the command. After the command has ended, the trace is summarized. */
     tool_catch_signals();
     const pid_t pid = fork();
     if (pid == 0) {

@@ -46,9 +46,9 @@ struct run_args {
 
 /* ---- the command's side --------------------------------------------------------------------------- */
 
-/* Makes it impossible to open a node in /dev/infiniband natively, as `hawser verbs spec` does. The filter sees neither
- * openat2() nor an open for writing only. After a notification that lets a call continue, the kernel also reads the
- * path again, from memory that may have changed. */
+/* Prevents the command from opening a node in /dev/infiniband natively, as `hawser verbs spec` does. The filter sees
+ * neither openat2() nor an open for writing only. After a notification that lets a call continue, the kernel also reads
+ * the path again, from memory that may have changed. */
 static int hide_nodes(void)
 {
     struct stat st;
@@ -109,7 +109,7 @@ static void exec_verbs_command(const struct run_args *a, const struct rlimit *fi
 
 /* ---- ours ----------------------------------------------------------------------------------------- */
 
-/* Receives the listener's descriptor. Fails if the child sends an error text, which is stored in why, or ends. */
+/* Receives the listener's descriptor. Fails if the child exits, or sends an error text, which is then stored in why. */
 static int receive_listener(int sock, bool *killable, char why[HW_ERR_TEXT])
 {
     int fd;

@@ -166,7 +166,7 @@ static bool has_json_string(const json_t *strings, const char *s)
     return false;
 }
 
-/* Returns true if a bind mount of this host folder brings device nodes that can be opened. */
+/* Returns true if a bind mount of this host folder would provide device nodes that can be opened. */
 static bool brings_nodes(const char *from, const json_t *options)
 {
     if (has_json_string(options, "nodev") &&
@@ -175,7 +175,7 @@ static bool brings_nodes(const char *from, const json_t *options)
     return strcmp(from, "/") == 0 || is_below_folder(NODES, from) || is_below_folder(from, NODES);
 }
 
-/* Refuses mounts that would hide the device nodes, or contain nodes which the container could open natively. */
+/* Refuses mounts that would hide the device nodes, or that contain nodes that the container could open natively. */
 static int check_mounts(const json_t *mounts)
 {
     for (size_t i = 0; i < json_array_size(mounts); i++) {
@@ -309,8 +309,8 @@ static bool same_number(const json_t *a, const json_t *b, const char *key)
     return json_is_integer(n) && json_equal(n, json_object_get(b, key));
 }
 
-/* Removes rules that allow exactly one of these devices, and so let the container open a node of the device in the
- * container's image. */
+/* Removes rules that allow exactly one of these devices, because such rules would let the container open a node of the
+ * device in the container's image. */
 static int take_rules(json_t *linux_object, const json_t *devices, json_t *taken)
 {
     json_t *all = json_object_get(json_object_get(linux_object, "resources"), "devices");

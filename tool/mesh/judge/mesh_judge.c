@@ -69,7 +69,7 @@ static bool has_worked_since(const struct mesh *m, const struct mesh_fault *f)
     return false;
 }
 
-/* Returns true if a measurement between two nodes that take part failed. A measurement with wrong bytes is not a
+/* Returns true if f is a failed measurement between two participating nodes. A measurement with wrong bytes is not a
  * failure, and its fault has no text. */
 static bool is_failure(const struct mesh *m, const struct mesh_fault *f)
 {
@@ -251,8 +251,8 @@ static void count_use(const struct mesh *m, uint32_t *use)
     count_use_in(m->again, m->n_again, use);
 }
 
-/* Returns true if the node transferred with at least three peers, or with all if there are fewer. On a busy machine,
- * even a working NIC may carry nothing in one or two short measurements. */
+/* Returns true if the node exchanged data with at least three peers, or with all peers if there are fewer. On a busy
+ * machine, even a working NIC may carry nothing in one or two short measurements. */
 static bool is_proved_idle(const struct mesh *m, uint32_t node)
 {
     uint32_t peers = 0, others = 0;

@@ -24,7 +24,7 @@ enum mesh_fault_kind {
     MESH_F_RECEIVES,
     MESH_F_PORT,   /* sends and receives slowly */
     MESH_F_IDLE,   /* carries no traffic, or is missing, while the NIC of that name on most other nodes carries some */
-    MESH_F_SOME,   /* slow with only some of the other nodes */
+    MESH_F_SOME,   /* slow, but only with some of the other nodes */
     MESH_F_SPEED,  /* link speed differs from that of most NICs of this name */
     MESH_F_MTU,    /* MTU differs from that of most NICs of this name */
     MESH_F_ERRORS, /* driver counted many more errors than for other NICs of this name */

@@ -122,7 +122,7 @@ static int add_suspicion(struct series *s, struct mesh_finding *f, struct mesh_f
     int rc = mesh_find(out, f);
     if (rc == 0 && !settled)
         rc = suspect_node(s, f, out);
-    /* repeated measurements of the other pairs give the usual latency under the present load */
+    /* repeated measurements of the other pairs give the usual latency under the current load */
     return rc < 0 || s->kind != MESH_K_LATENCY ? rc : suspect_all(s, out);
 }
 

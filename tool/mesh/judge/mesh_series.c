@@ -2,7 +2,7 @@
 /*
  * The statistics of the judge, computed on logarithms of rates. A sample is the sum of its rail's median, the
  * contributions of the sender's NIC, the receiver's NIC and the path between them, and noise. Medians and quartiles
- * estimate these, so that a slow part does not shift the values with which it is compared.
+ * estimate these terms, so that a slow component does not shift the values with which the component is compared.
  */
 #include "tool/mesh/judge/mesh_series.h"
 
@@ -100,7 +100,7 @@ double series_select(double *v, size_t n, size_t k)
     return v[k];
 }
 
-/* Returns the median; for an even number of elements, the larger one of the two in the middle. */
+/* Returns the median; for an even number of elements, the larger of the two middle elements. */
 double series_median(double *v, size_t n)
 {
     return series_select(v, n, n / 2);
@@ -205,8 +205,8 @@ static void compute_groups(struct series *s)
         s->group[g].usual = s->group[g].median;
 }
 
-/* Makes the usual latency of each group the longer one of two values: that of the rounds (see compute_groups()) and the
- * median of the repeated measurements, because a latency depends on other load of the CPUs. */
+/* Sets the usual latency of each group to the longer of two values: that of the rounds (see compute_groups()) and the
+ * median of the repeated measurements, because other load on the CPUs affects latencies. */
 static void slow_down_usual(struct series *s)
 {
     for (size_t g = 0; g < s->n_groups; g++) {
@@ -290,7 +290,7 @@ static double estimate_tail(double *v, size_t n)
     return HW_MAX(-series_select(v, n, k), 0.0) / z;
 }
 
-/* Returns the logarithm below which a value matters and chance does not explain it, given n values with standard
+/* Returns the logarithm below which a value is significant and is not explained by chance, given n values with standard
  * deviation sigma. */
 static double get_limit(double sigma, size_t n, double over, double least, double more, enum mesh_kind kind)
 {

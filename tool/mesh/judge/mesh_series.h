@@ -43,7 +43,7 @@ struct series {
     double *room; /* scratch space for the values of a median */
     struct retry {
         uint64_t key;            /* 0 if the slot is free */
-        struct mesh_sample best; /* best one of several samples */
+        struct mesh_sample best; /* best of several samples */
         double y;                /* logarithm of the best sample */
     } * retry;                   /* hash table of repeated measurements, by nodes and NICs */
     size_t mask;
@@ -53,7 +53,7 @@ struct series {
 };
 
 /* Reads the samples of s->kind, and the repeated measurements of s->proof. The caller has set m, kind, proof and nics
- * in s, and calls series_close() also after a failure. Fails with -ENOMEM. */
+ * in s, and calls series_close() even after a failure. Fails with -ENOMEM. */
 int series_open(struct series *s);
 void series_close(struct series *s);
 /* Estimates the medians, the effects of ports, and the limits, and sets `named` for the ports that are outliers. Fails
@@ -77,8 +77,8 @@ double series_log(enum mesh_kind kind, double value);
  * a key; the slot's key is 0 if there are no repeated measurements. */
 uint64_t series_key(const struct mesh_sample *sample);
 struct retry *series_retry(const struct series *s, uint64_t key);
-/* series_median() returns the median of v[0..n), n > 0: for an even number, the larger one of the two values in the
- * middle. series_select() returns the element at position k in sorted order. Both reorder v. */
+/* series_median() returns the median of v[0..n), n > 0: for an even n, the larger of the two middle values.
+ * series_select() returns the element at position k in sorted order. Both reorder v. */
 double series_median(double *v, size_t n);
 double series_select(double *v, size_t n, size_t k);
 

@@ -20,7 +20,7 @@
 #define GREETING "hawser-mesh-agent"
 #define GREET_MS 30000
 #define END_MS   10000 /* ms for the agents to end */
-#define LOST_MS  1000  /* ms for the agents to end if a rank is lost: a hung process does not end by itself */
+#define LOST_MS  1000  /* ms for the agents to end if a rank is lost: a hung process does not exit */
 #define WORDS    64
 #define LINE     4096
 #define PLAIN    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:@%+=,-[]"

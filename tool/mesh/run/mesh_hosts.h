@@ -2,9 +2,9 @@
 /*
  * `hawser mesh --hosts`: the starter runs `hawser mesh --agent` on each host by ssh. An agent first prints a greeting
  * line on its standard output. The starter writes the agent's settings, the key first, to the agent's standard input,
- * so that no command line shows them: lines NAME=VALUE for its environment, up to an empty line. The agent ends when
- * its standard input does. Rank 0 runs on the first host of the file whose agent prints the greeting, and the starter
- * reads the JSON lines that rank 0 prints.
+ * so that they do not appear on a command line. The settings are NAME=VALUE lines for the agent's environment, followed
+ * by an empty line. The agent exits at the end of its standard input. Rank 0 runs on the first host of the file whose
+ * agent prints the greeting, and the starter reads the JSON lines that rank 0 prints.
  */
 #ifndef HW_MESH_HOSTS_H
 #define HW_MESH_HOSTS_H

@@ -33,7 +33,7 @@ static struct lead_rank *find_rank(struct lead *l, const hawser_peer *p)
 
 static struct mesh_node *get_node(struct lead *l, const struct lead_rank *r)
 {
-    /* no node exists while ranks still connect */
+    /* no node exists while ranks are still connecting */
     return r->node >= 0 && l->m->node ? &l->m->node[r->node] : NULL;
 }
 
@@ -112,7 +112,7 @@ static void note_hello(struct lead *l, hawser_peer *p, const struct mesh_hello *
     r->peer = p;
     r->hello = *h;
     l->here++;
-    /* Record rank 0's address as other ranks reach it; rank 0 itself connected over the loopback. */
+    /* Record rank 0's address as other ranks reach it; rank 0 itself connected over loopback. */
     if (!l->own[0] && h->rank != 0 && session_paths(&s, path, 1) == 1)
         snprintf(l->own, sizeof l->own, "%s", path[0].local);
 }
@@ -179,8 +179,8 @@ static void name_absent(const struct lead *l, uint32_t rank, struct mesh_node *n
         snprintf(node->name, sizeof node->name, "rank %u", rank);
 }
 
-/* Returns true if an earlier rank is in the same network namespace of the same host. Only the first of such ranks takes
- * part; the others are released. */
+/* Returns true if an earlier rank is in the same network namespace of the same host. Only the first rank in a namespace
+ * takes part; the others are released. */
 static bool is_on_earlier_host(const struct lead *l, uint32_t rank)
 {
     const struct mesh_hello *h = &l->rank[rank].hello;

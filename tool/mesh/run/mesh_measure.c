@@ -47,7 +47,7 @@ static int pass_gate(void *arg)
     pthread_mutex_lock(&t->gate->lock);
     t->gate->here++;
     pthread_cond_broadcast(&t->gate->all);
-    int rc = 0; /* after MEET_MS, go on without a late stream: its own deadline reports the delay */
+    int rc = 0; /* after MEET_MS, continue without a late stream: the stream's deadline reports the delay */
     while (t->gate->here < t->gate->of && rc == 0)
         rc = pthread_cond_timedwait(&t->gate->all, &t->gate->lock, &until);
     pthread_mutex_unlock(&t->gate->lock);

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define RAIL_ROUNDS 2 /* first rounds, which always measure each rail alone; one more if the number of nodes is odd */
+#define RAIL_ROUNDS 2 /* initial rounds, which always measure each rail alone; one more for an odd number of nodes */
 #define AGAIN       3 /* maximum number of times that outliers are measured again */
 #define LOAD_TIMES  4 /* duration of a load, as a multiple of a pair's measurement */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of `hawser mesh`: a rank on each node and, on rank 0's node, also the lead, which tells all ranks what
- * to measure. */
+/* The processes of `hawser mesh`: a rank on each node and, on rank 0's node, also the lead, which orders the ranks'
+ * measurements. */
 #ifndef HW_MESH_RUN_H
 #define HW_MESH_RUN_H
 
@@ -29,7 +29,7 @@ int mesh_rank(const struct mesh_options *o, const struct launch_seat *seat, cons
 int mesh_tell(hawser_peer *p, const struct mesh_message *m, int wait_ms);
 
 /* Runs the lead until all ranks are dismissed, and fills in m and out. pmix provides the names of ranks that never
- * connected, and may be NULL. Returns 0, also if the run ended early after at least one round, or -errno. */
+ * connected, and may be NULL. Returns 0, even if the run ended early after at least one round, or -errno. */
 int mesh_lead(const struct mesh_options *o, const struct launch_seat *seat, hawser *h, struct launch_pmix *pmix,
               struct mesh *m, struct mesh_findings *out);
 

@@ -178,7 +178,7 @@ static void write_cell(const struct heat *h, uint32_t row, uint32_t column, doub
 }
 
 /* Writes the label of a row, and of the column of the same nodes. With more than NAMED nodes, only rows with a node
- * that a finding names get a label, the name of this node. */
+ * that a finding names have a label: the name of this node. */
 static void write_label(const struct heat *h, uint32_t row, double side)
 {
     const uint32_t first = row * h->per;
@@ -201,7 +201,7 @@ static void write_label(const struct heat *h, uint32_t row, double side)
     fputs("</text>\n", h->f);
 }
 
-/* Returns the room for the longest label, in pixels. */
+/* Returns the space for the longest label, in pixels. */
 static int measure_label(const struct mesh *m)
 {
     size_t longest = 1;

@@ -108,7 +108,7 @@ static bool has_racks(const struct mesh *m)
     return false;
 }
 
-/* The heat maps that the report has. */
+/* The heat maps of the report. */
 struct offer {
     bool map[HW_ARRAY_LEN(kinds)][HEAT_ORDERS];
 };

@@ -204,7 +204,7 @@ int nb_agent(void)
     signal(SIGPIPE, SIG_IGN);
     in = fcntl(0, F_DUPFD_CLOEXEC, NB_RANK_FD + 1);
     out = fcntl(1, F_DUPFD_CLOEXEC, NB_RANK_FD + 1);
-    /* Keep output of libraries apart from the replies. */
+    /* Keep the output of libraries separate from the replies. */
     if (in < 0 || out < 0 || dup2(2, 1) < 0)
         return tool_fail("agent", "duplicating descriptors: %s", strerror(errno));
     snprintf(g.version, sizeof g.version, "%s", hawser_version());

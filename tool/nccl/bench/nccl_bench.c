@@ -23,8 +23,8 @@
 #define WAIT_MS    60000
 #define TCPX       "/usr/local/tcpx/lib64/libnccl-net.so"
 
-/* Of the settings of NCCL's sockets that were measured, none is much faster than the better one of the two tuned
- * settings. Which of the two is better depends on the operation (docs/nccl.md). */
+/* Of the settings of NCCL's sockets that were measured, none is much faster than the better of the two tuned settings.
+ * Which one is better depends on the operation (docs/nccl.md). */
 static struct nb_config configs[] = {
     {.name = "hawser", .about = "", .set = {{"NCCL_NET_PLUGIN", "hawser"}}},
     {.name = "socket",
@@ -69,8 +69,8 @@ static const struct nb_var common[] = {
     {"NCCL_SHM_DISABLE", "1"},
     {"NCCL_NVLS_ENABLE", "0"},
     {"NCCL_MNNVL_ENABLE", "0"},
-    /* turn on the log output that the supervisor parses, and remove settings of the user that would redirect this
-     * output or choose another network */
+    /* turn on the log output that the supervisor parses, and remove user settings that would redirect this output or
+     * choose another network */
     {"NCCL_DEBUG", "INFO"},
     {"NCCL_DEBUG_SUBSYS", "INIT,NET,ENV"},
     {"NCCL_DEBUG_FILE", NULL},
@@ -102,7 +102,7 @@ struct bench_run {
     bool on_hosts;                                 /* true with --hosts or a launcher */
     struct nb_config config[CONFIGS + NB_SOCKETS]; /* configurations to measure */
     bool failed[CONFIGS + NB_SOCKETS], own_failed;
-    bool left_badly; /* ranks of some round did not exit cleanly */
+    bool left_badly; /* in at least one round, ranks did not exit cleanly */
     int version;
     uint64_t most;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `hawser nccl bench` runs operations of the real NCCL, with one process per GPU. Each of these processes, a rank, is
- * this program again. A rank loads NCCL and CUDA and executes orders. The supervisor does not load NCCL, because NCCL
- * reads its parameters once per process, and each configuration needs its own parameters.
+ * `hawser nccl bench` runs operations of the real NCCL, with one process per GPU. Each of these processes is called a
+ * rank, and executes this same program. A rank loads NCCL and CUDA and executes orders. The supervisor does not load
+ * NCCL, because NCCL reads its parameters once per process, and each configuration needs its own parameters.
  *
  * Orders and replies are structures that instances of the same build exchange: as messages of a SOCK_SEQPACKET socket
  * on one host, and as parts of a byte stream between hosts.
@@ -115,7 +115,7 @@ struct nb_crew {
     bool verbose;
 };
 
-/* Reads all output that is available, and keeps its end, at most NB_TAIL bytes. With verbose, also prints the output to
+/* Reads all available output, and keeps at most its last NB_TAIL bytes. With verbose, also prints the output to
  * standard error. */
 void nb_overhear(struct nb_member *m, bool verbose);
 /* nb_last_line() copies the last line of the output, truncated to NB_LINE bytes. nb_show_tail() prints the kept output,
@@ -217,7 +217,7 @@ struct nb_table {
     size_t n_own;
 };
 
-/* Runs one round of `streams` plain sockets over the loopback. */
+/* Runs one round of `streams` plain sockets over loopback. */
 int nb_raw_run(uint32_t streams, double *GBps);
 
 /* Return medians over the rounds, or NAN if nothing was measured. */

@@ -131,8 +131,8 @@ static int change_item(void *arg, const char *name, const char *value)
     return 0;
 }
 
-/* Starts a rank with an agent. The rank's environment is that of its host, with NCCL's and hawser's variables and
- * LD_LIBRARY_PATH of this process, with the changes of each_change() and, for hawser, with the folder of our plugin. */
+/* Starts a rank through an agent. The rank's environment is that of its host, plus this process's LD_LIBRARY_PATH and
+ * variables of NCCL and hawser, the changes of each_change() and, for hawser, the folder of our plugin. */
 static int start_there(struct nb_crew *c, unsigned rank, const struct nb_config *config, const struct nb_start *s)
 {
     struct nb_member *m = &c->m[rank];

@@ -82,7 +82,7 @@ int nb_hosts_parse(struct nb_hosts *hosts, const char *list, const char *ssh, co
 int nb_hosts_launched(struct nb_hosts *hosts, const struct nb_seat_row *row, uint32_t n, int via)
 {
     enum { NAME = LAUNCH_NAME + 16 };
-    bool several = false; /* several processes on one node */
+    bool several = false; /* several processes on the same node */
     if (n > NB_RANKS)
         return hw_fail(-E2BIG, "too many processes: %u (at most %d are supported)", n, NB_RANKS);
     hosts->text = calloc(n, NAME);
@@ -143,7 +143,7 @@ void nb_item(struct nb_items *items, char tag, const char *fmt, ...)
         free(text);
 }
 
-/* Sends all bytes, even if the socket's buffer is smaller. Fails if the agent is gone or does not read in time, or
+/* Sends all bytes, even if the socket's buffer is smaller. Fails if the agent has exited or does not read in time, or
  * after a signal. */
 static int send_to_agent(struct nb_member *m, const void *data, size_t len)
 {
@@ -353,7 +353,7 @@ static int hear_probe(const struct nb_hosts *hosts, unsigned host, struct nb_mem
     return p->gpus == 0 ? hw_fail(-ENODEV, "host %s has no GPU", hosts->host[host]) : 0;
 }
 
-/* Chooses the host's GPU. The hosts of one node get different GPUs if each of them sees enough GPUs. */
+/* Chooses the host's GPU. Hosts on the same node get different GPUs if each host detects enough GPUs. */
 static void choose_gpu(struct nb_hosts *hosts, unsigned host, int gpus)
 {
     int before = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `hawser nccl bench --hosts`: processes on several hosts. The supervisor starts an agent on each host. The agent is
- * this program again, with the hidden option --agent, started by a command that reaches the host: ssh, or the command
- * of --ssh. On this host, the agent is started directly. The agent's standard input and output are the connection; its
- * standard error is captured. The agent's command line contains only words that need no quoting; everything else is
- * sent through the connection.
+ * another instance of this program, with the hidden option --agent. A command that reaches the host starts the agent:
+ * ssh, or the command of --ssh. On this host, the agent is started directly. The agent's standard input and output are
+ * the connection; its standard error is captured. The agent's command line contains only words that need no quoting;
+ * everything else is sent through the connection.
  *
  *   agent to supervisor: struct nb_greeting, the first bytes that begin with NB_MAGIC (a shell may print text before)
  *   supervisor to agent: struct nb_ask and its items
@@ -81,8 +81,8 @@ static inline int nb_gpu_of(const struct nb_hosts *hosts, unsigned rank)
 {
     return hosts->gpu[nb_host_of(hosts, rank)] + (int)(rank % hosts->per_host);
 }
-/* Asks each host for its version, its GPUs (the smallest number is stored in *gpus) and its TCPX plugin. Several hosts
- * on one node get different GPUs if each of them sees enough GPUs. */
+/* Queries each host's version, its GPUs (the smallest number is stored in *gpus) and its TCPX plugin. Hosts on the same
+ * node get different GPUs if each host detects enough GPUs. */
 int nb_hosts_probe(struct nb_hosts *hosts, const char *tcpx, int *gpus);
 
 /* The items of a request, while they are collected. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 of the processes that a launcher started. It meets the other processes, and connects the supervisor's commands
- * with the agents that the processes start. */
+/* The hub: rank 0 of the processes that a launcher started. The hub accepts the other processes, and connects the
+ * supervisor's commands with the agents that these processes start. */
 #include "base/size.h"
 #include "sys/pass.h"
 #include "tool/child.h"
@@ -30,7 +30,7 @@
 struct tube {
     bool used;
     uint32_t id, seat;
-    int call;         /* socket to the command; its end means that the result is no longer wanted */
+    int call;         /* socket to the command; if the command closes it, no result is needed */
     int in, out, err; /* descriptors of the command; in is -1 after the end of its input */
 };
 

@@ -2,10 +2,10 @@
 /*
  * `hawser nccl bench` in processes that a launcher started (mpirun, srun, torchrun). Each process is a seat. Rank 0's
  * process is the hub and has two children: the supervisor, which measures as with --hosts, and rank 0's own seat. The
- * supervisor reaches a seat with a command, as it reaches a host with ssh: this program with the hidden option --via,
- * which passes its descriptors to the hub and waits for a status. The hub and the seats exchange notifications on
- * hawser's own connections, on which both sides have proved that they know the key. The seat starts the agent
- * (nccl_hosts.h).
+ * supervisor reaches a seat through a command, as it reaches a host through ssh. The command is this program with the
+ * hidden option --via; it passes its descriptors to the hub and waits for a status. The hub and the seats exchange
+ * notifications on hawser's own connections, on which both sides have proved that they know the key. The seat starts
+ * the agent (nccl_hosts.h).
  *
  *   HELLO  seat to hub: identifies the seat
  *   OPEN   hub to seat: start agent `id`

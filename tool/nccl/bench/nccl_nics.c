@@ -88,7 +88,7 @@ void nb_count(struct nb_counts *c)
 
 static uint64_t grown(uint64_t now, uint64_t before)
 {
-    return now > before ? now - before : 0; /* a counter shrinks if connections were closed or the NIC was recreated */
+    return now > before ? now - before : 0; /* counters decrease if connections close or the NIC is recreated */
 }
 
 void nb_count_since(struct nb_counts *c, struct nb_counts *before)

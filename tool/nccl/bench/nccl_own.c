@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures hawser's own transfer for comparison with NCCL: `hawser serve` on the first host, `hawser bench` on another
- * one. */
+ * host. */
 #include "tool/nccl/bench/nccl_hosts.h"
 
 #include "base/size.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures plain sockets over this host's loopback, for comparison with NCCL over the loopback. */
+/* Measures plain sockets over this host's loopback, for comparison with NCCL over loopback. */
 #include "tool/nccl/bench/nccl_bench.h"
 #include "tool/raw/raw.h"
 

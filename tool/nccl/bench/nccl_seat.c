@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that a launcher started. It starts agents as the hub requests, and forwards their input and output. */
+/* A seat: a process that a launcher started. A seat starts agents at the hub's request, and forwards their input and
+ * output. */
 #include "tool/child.h"
 #include "tool/nccl/bench/nccl_launch.h"
 #include "tool/tool.h"
