@@ -58,8 +58,7 @@ static void room(const struct hw_space *s)
     s->ops->free(s, dst, N * LEN);
 }
 
-/* Makes driver calls fail in hw_gather_open(), hw_gather_start() and hw_gather_done(), and checks for leaked resources.
- */
+/* Makes driver calls fail in hw_gather_open(), hw_gather_start() and hw_gather_done(), and checks for leaks. */
 static void failing(const struct hw_space *s)
 {
     static const struct {

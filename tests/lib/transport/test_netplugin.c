@@ -264,8 +264,7 @@ static void test_forks(void)
     np_close(h);
 }
 
-/* Tests that the plugin's process exits if its parent is killed, even if another process has the same file descriptors.
- */
+/* Tests that the plugin's process exits if its parent is killed, even if another process has its file descriptors. */
 static void test_parent_dies(void)
 {
     int pipe_fd[2], at[2] = {0, 0};
