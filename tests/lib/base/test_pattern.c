@@ -85,9 +85,9 @@ static void all_bad(void)
 
 static uint8_t here[65536], there[65536];
 
-/* Returns true if the bytes at two positions match only by chance. The expected number of matches in n bytes is n /
- * 256, with a standard deviation of sqrt(n * 255) / 256. Accepts deviations of up to eight standard deviations, both
- * for all bytes together and for each of the eight byte positions in a word. */
+/* Returns true if the bytes at two positions match only by chance. In n bytes, n / 256 matches are expected, with
+ * a standard deviation of sqrt(n * 255) / 256. Accepts deviations of up to eight standard deviations, both for all
+ * bytes together and for each of the eight byte positions in a word. */
 static bool by_chance(uint64_t seed_a, uint64_t pos_a, uint64_t seed_b, uint64_t pos_b)
 {
     const double n = sizeof(here), per = n / 8;

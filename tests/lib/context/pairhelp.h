@@ -278,8 +278,8 @@ void __sanitizer_symbolize_pc(void *pc, const char *format, char *out, size_t si
 #endif
 
 /* Returns the number of open file descriptors of this process. Once clang's ThreadSanitizer has resolved an address,
- * for example for a suppressed report, it keeps two file descriptors open, so this function first makes it resolve one.
- */
+ * for example for a suppressed report, it keeps two file descriptors open. Therefore, this function first makes
+ * ThreadSanitizer resolve an address. */
 __attribute__((unused)) static int ph_fds(void)
 {
 #if HW_TSAN

@@ -114,7 +114,7 @@ static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *t
     return get_share(p, before);
 }
 
-/* Small writes affect the large writes only if they are at most 2 ms apart (lib/message/flow_out.c). */
+/* Small writes affect the large writes only if they are less than 2 ms apart (lib/message/flow_out.c). */
 static void test_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before)
 {
     double share = 1, each_ms = 0;

@@ -182,7 +182,7 @@ static void all_up(void)
     links("b", ALL, true);
 }
 
-/* ---- a pair of processes ---------------------------------------------------------------------------------------- */
+/* ---- a server and a client -------------------------------------------------------------------------------------- */
 
 static pid_t server, client;
 
@@ -381,7 +381,7 @@ static void run_fault(enum f_op op, const struct fault *f)
     is_int(atomic_load(&c->rc), 0, "the transfer is complete");
     if (atomic_load(&c->rc))
         diag("%s", c->err);
-    /* the first 30 % of the transfer use all NICs, and the rest uses the remaining NICs */
+    /* the first 30 % of the transfer uses all NICs, and the rest uses the remaining NICs */
     uint64_t base = base_ns / HW_MS, took = atomic_load(&c->ns) / HW_MS;
     uint64_t limit = base + (alive ? base * 7 / 10 * (NICS - alive) / alive : f->down_ms + 2000ull) + SLACK_MS;
     ok(took <= limit, "%s: %s: %llu ms, %llu without a fault, %llu allowed", f_op_name(op), f->what,

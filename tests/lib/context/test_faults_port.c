@@ -224,7 +224,7 @@ static void is_logged(const char *text)
 
 static void forget_log(void)
 {
-    f_sleep_ms(1100); /* the limit of 20 log lines per second about foreign connections starts again */
+    f_sleep_ms(1100); /* wait until the limit of 20 log lines per second about foreign connections is reset */
     memset(sh->sv.log, 0, sizeof(sh->sv.log));
     atomic_store(&sh->sv.log_len, 0);
 }

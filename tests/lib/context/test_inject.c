@@ -2,8 +2,8 @@
 /*
  * Injects failures. In each run, one allocation or file descriptor fails, or all of them fail from that point on.
  * System calls transfer only a few bytes, are interrupted, or find no buffers. The library has no test hooks: the
- * linker redirects its calls (--wrap, see meson.build). Allocations within libc, such as in getaddrinfo(), are not
- * redirected. pthread_create() fails as a whole.
+ * linker redirects its calls (--wrap, see meson.build). Allocations within libc, such as in getaddrinfo() and
+ * pthread_create(), are not redirected; instead, pthread_create() itself fails.
  */
 #include "pairhelp.h"
 
@@ -179,7 +179,7 @@ static void tell_again(int fd)
     errno = saved;
 }
 
-/* Chooses whether a call fails. If so, sets errno and returns true. */
+/* Decides at random whether a call fails. If so, sets errno and returns true. */
 static bool bend(int fd, bool sends)
 {
     atomic_fetch_add(&io.calls, 1);

@@ -442,7 +442,7 @@ int main(void)
     if (!mkdtemp(dir))
         bail("no folder");
     snprintf(knob, sizeof knob, "metrics_dir=%s", dir);
-    test_leftovers(); /* first, because it opens a context in a forked child, and this process must not have threads */
+    test_leftovers(); /* first, because it opens a context in a forked child, so no thread may exist yet */
     test_socket();
     test_counts();
     test_many();

@@ -115,7 +115,7 @@ static void lists(void)
     free(v);
 }
 
-/* ---- what is refused on this side ------------------------------------------------------------------ */
+/* ---- requests that this side refuses --------------------------------------------------------------- */
 
 static void refused_here(void)
 {
@@ -180,7 +180,7 @@ static void refused_here(void)
     ph_drop(&other);
 }
 
-/* ---- what the peer refuses ------------------------------------------------------------------------- */
+/* ---- requests that the peer refuses ---------------------------------------------------------------- */
 
 enum { INLINE_N = 64, CHUNK_N = 300000 };
 

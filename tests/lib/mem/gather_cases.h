@@ -352,7 +352,7 @@ close:
     side_close(s, &dst);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------- */
+/* ---- refused requests ------------------------------------------------------------------------- */
 
 /* Tests that invalid requests are refused and copy nothing. Reports the results as TAP. */
 static void gather_refused(const struct hw_space *s, enum hw_gather_way way)

@@ -504,7 +504,7 @@ struct worker {
     bool good;
 };
 
-/* Copies to and from the GPU through a separate queue for each thread, with small copies in between. */
+/* Copies data to and from the GPU through this thread's own queue, with small copies in between. */
 static void *work(void *arg)
 {
     struct worker *w = arg;

@@ -13,7 +13,8 @@ static void all_cases(const struct hw_space *s, enum hw_gather_way way, size_t b
         gather_run(s, way, &c[i], batch);
 }
 
-/* Tests that the depth limits the batches, that the ring limits the fragments, and that finished batches free space. */
+/* Tests that the depth limits the number of batches, that the ring limits the number of fragments, and that finished
+ * batches free space. */
 static void room(const struct hw_space *s)
 {
     enum { N = 1500, LEN = 64 };

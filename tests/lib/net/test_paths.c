@@ -216,7 +216,7 @@ static const struct network networks[] = {
      .want = "eth2-eth0"},
 };
 
-/* ---- a table's text --------------------------------------------------------------------------------------------- */
+/* ---- parsing the networks --------------------------------------------------------------------------------------- */
 
 struct route {
     char nic[HAWSER_NIC_NAME];

@@ -102,7 +102,7 @@ static int move(hawser_peer *p, struct place *from, struct place *to, bool read)
 
 #define LEN ((20u << 20) + 4711)
 
-/* Tests transfers between GPUs in both directions. If exact is true, the device path must place every byte. */
+/* Tests transfers between GPUs in both directions. If exact is true, the device path must deliver every byte. */
 static void test_device(const char *what, const char *const *knobs, uint64_t exact)
 {
     struct df_counts before = df_counts();
@@ -284,7 +284,7 @@ static struct hawser_connect_options gpus_of(int here, int there)
 }
 
 /* Tests two connections between the same two contexts, each for a different pair of GPUs. Payload must arrive in the
- * GPU of its connection. */
+ * memory of its connection's GPU. */
 static void test_gpus(void)
 {
     struct pair p;
