@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What processes hold and do, according to /proc, and a write to another process's memory. */
+/* Helpers that inspect processes through /proc, and one that writes to another process's memory. */
 #ifndef HW_TESTS_PROC_H
 #define HW_TESTS_PROC_H
 
@@ -10,8 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Returns the number of entries of a folder without "." and "..", or -1 if it cannot be read. For /proc/self/fd this
- * includes the file descriptor that reads it. */
+/* Returns the number of entries in a folder, excluding "." and "..", or -1 if the folder cannot be read. For
+ * /proc/self/fd, the number includes the file descriptor that this function uses to read the folder. */
 __attribute__((unused)) static int proc_entries(const char *folder)
 {
     DIR *d = opendir(folder);
@@ -24,7 +24,7 @@ __attribute__((unused)) static int proc_entries(const char *folder)
     return n;
 }
 
-/* Returns the number of lines of /proc/self/maps that contain text. */
+/* Returns the number of lines of /proc/self/maps that contain `text`. */
 __attribute__((unused)) static int proc_maps(const char *text)
 {
     FILE *f = fopen("/proc/self/maps", "re");
@@ -37,7 +37,7 @@ __attribute__((unused)) static int proc_maps(const char *text)
     return n;
 }
 
-/* Returns the number of children of the process's main thread, including zombies. */
+/* Returns the number of children of the main thread of process pid, including zombies. */
 __attribute__((unused)) static int proc_children(int pid)
 {
     char path[64];
@@ -51,12 +51,12 @@ __attribute__((unused)) static int proc_children(int pid)
     return n;
 }
 
-/* Waits until none of the caller's other threads is running, for about a second at most. */
+/* Waits for at most about a second until none of the process's other threads is running. */
 __attribute__((unused)) static void proc_wait_idle(void)
 {
     for (int round = 0, idle = 0; round < 500 && idle < 2; round++, usleep(2000)) {
         DIR *d = opendir("/proc/self/task");
-        int running = -1; /* the caller */
+        int running = -1; /* excludes the calling thread */
         for (struct dirent *e; d && (e = readdir(d));) {
             char path[300], state = 0;
             snprintf(path, sizeof(path), "/proc/self/task/%s/stat", e->d_name);
@@ -72,7 +72,7 @@ __attribute__((unused)) static void proc_wait_idle(void)
     }
 }
 
-/* Writes n bytes to address `at` of another process. Returns the number of bytes written, or -1. */
+/* Writes n bytes to address `at` in another process. Returns the number of bytes written, or -1. */
 __attribute__((unused)) static ssize_t proc_write(int pid, uint64_t at, const void *src, size_t n)
 {
     struct iovec mine = {(void *)(uintptr_t)src, n}, theirs = {(void *)(uintptr_t)at, n};

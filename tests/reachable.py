@@ -17,7 +17,7 @@ OTHER = 65534
 
 
 def enters(folder):
-    """Returns whether every user may enter this folder and run a program in it."""
+    """Returns whether every user may enter this folder and run programs in it."""
     folder = pathlib.Path(folder).resolve()
     return all(f.stat().st_mode & stat.S_IXOTH for f in (folder, *folder.parents)) and not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
@@ -31,7 +31,7 @@ def place(folders=None):
 
 
 def copy(program, folder):
-    """Copies program into a folder that every user may enter. Returns the copy's path."""
+    """Copies a program into a folder that every user may enter. Returns the path of the copy."""
     to = pathlib.Path(folder) / pathlib.Path(program).name
     assert enters(folder), f"{folder}: not every user may enter"
     shutil.copyfile(program, to)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TAP for tests in C: ok() and similar macros report a result each; tap_done() prints the plan. */
+/* TAP for tests in C: ok() and similar macros each report one result; tap_done() prints the plan. */
 #ifndef TAP_H
 #define TAP_H
 
@@ -43,9 +43,9 @@ __attribute__((format(printf, 4, 5), unused)) static bool tap_ok(bool pass, cons
     } while (0)
 #define diag(...) (printf("# "), printf(__VA_ARGS__), putchar('\n'), (void)fflush(stdout))
 
-/* Skips the whole program: prints the reason on the plan line, and exits with 77. */
+/* Skips the whole test program: prints the reason on the plan line and exits with status 77. */
 #define tap_skip_all(...) (printf("1..0 # SKIP "), printf(__VA_ARGS__), putchar('\n'), exit(77))
-/* Reports one assertion that could not be checked here. */
+/* Reports one assertion as skipped, with the reason. */
 #define tap_skip(what, why) (printf("ok %d - %s # SKIP %s\n", ++tap_n, (what), (why)), (void)fflush(stdout))
 
 __attribute__((unused)) static int tap_done(void)

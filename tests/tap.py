@@ -6,7 +6,7 @@ count = failed = 0
 
 
 def ok(good, what, *more):
-    """more: printed if the test fails."""
+    """Reports one test result. Prints `more` if the test failed."""
     global count, failed
     count += 1
     failed += not good

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the knob table: defaults, environment, lists, bounds, and refusals with their texts. */
+/* Tests the knob table: defaults, environment variables, lists, bounds, and error messages for refused values. */
 #include "base/knob.h"
 #include "tests/tap.h"
 
@@ -36,7 +36,7 @@ static void check_defaults(void)
     is_str(k.nics, "", "nics");
 }
 
-/* Sets the knob, and expects hw_knob_text() to write `shown` afterwards. */
+/* Sets a knob, and checks that hw_knob_text() then writes `shown`. */
 static void good(const char *name, const char *value, const char *shown)
 {
     struct hw_knobs k = defaults();
@@ -86,7 +86,7 @@ static void bounds(void)
     bad("window", "1073741825", "from 64KiB to 1GiB");
     bad("window", "1XB", "from 64KiB to 1GiB");
     bad("window", "16777216TiB", "from 64KiB to 1GiB");
-    bad("window", "16", "from 64KiB to 1GiB"); /* the knob was once a number of pieces */
+    bad("window", "16", "from 64KiB to 1GiB"); /* older versions expected a number of pieces */
     good("threads", "64", "64");
     bad("threads", "65", "from 0 to 64");
     good("spin_us", "1000000", "1000000");
@@ -142,7 +142,7 @@ static void unknown(void)
     bad(text, "1", "unknown knob 'xxx");
 }
 
-/* A removed knob is refused, with a hint, in a call, in a list and in the environment. */
+/* Tests that a removed knob is refused with a hint in a call, in a list and in the environment. */
 static void gone(void)
 {
     static const struct {
@@ -229,7 +229,7 @@ struct seen {
     struct hw_knobs *k;
 };
 
-/* Each default, set in its own environment variable, must give the same result as no variable. */
+/* Checks that setting a knob's environment variable to the default value has the same result as not setting it. */
 static void each(void *arg, const char *name, const char *env, const char *def, const char *unit, const char *doc)
 {
     struct seen *s = arg;

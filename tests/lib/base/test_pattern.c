@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the pattern: it does not depend on how a range is divided or aligned, and differs at other places. */
+/* Tests that the pattern does not depend on how a range is divided or aligned, and differs between positions. */
 #include "base/pattern.h"
 #include "tests/tap.h"
 
@@ -15,7 +15,7 @@ static uint64_t rnd(void)
     return rnd_state;
 }
 
-/* Fixed values, because machines with different builds must agree on the bytes. */
+/* Checks fixed values, because all builds must generate the same bytes. */
 static void fixed(void)
 {
     static const uint8_t want[2][16] = {
@@ -29,7 +29,7 @@ static void fixed(void)
     ok(memcmp(buf, want[1], 16) == 0, "seed 42 at 2^32+7 has the bytes it always had");
 }
 
-/* Compares ranges of many lengths, offsets and positions with bytes that were made one by one. */
+/* Compares ranges of many lengths, offsets and positions with bytes that were generated one at a time. */
 static void every_length(uint64_t base)
 {
     enum { LEN = 200, SPAN = 16, LONG = 1100 };
@@ -52,7 +52,7 @@ static void every_length(uint64_t base)
                 found += hw_pattern_check(buf + off, len, 99, base + pos, &first) != 0 || first != 12345;
                 if (len == 0)
                     continue;
-                /* one wrong byte at any place, then a second one after it */
+                /* one wrong byte at a random offset, then a second wrong byte after it */
                 size_t a = rnd() % len, b = a + rnd() % (len - a);
                 buf[off + a] ^= (uint8_t)(1 + rnd() % 255);
                 missed += hw_pattern_check(buf + off, len, 99, base + pos, &first) != 1 || first != a;
@@ -85,9 +85,9 @@ static void all_bad(void)
 
 static uint8_t here[65536], there[65536];
 
-/* Returns whether the bytes of two places match only by chance. The expected number of matches in n bytes is n / 256,
- * with a standard deviation of sqrt(n * 255) / 256; the number may deviate by eight of these. Checks the number for all
- * bytes, and for each of the eight positions in a word. */
+/* Returns true if the bytes at two positions match only by chance. In n bytes, n / 256 matches are expected, with
+ * a standard deviation of sqrt(n * 255) / 256. Accepts deviations of up to eight standard deviations, both for all
+ * bytes together and for each of the eight byte positions in a word. */
 static bool by_chance(uint64_t seed_a, uint64_t pos_a, uint64_t seed_b, uint64_t pos_b)
 {
     const double n = sizeof(here), per = n / 8;
@@ -122,7 +122,7 @@ static void nothing_repeats(void)
             bad += !by_chance(1, 4096, 1, (1ull << bit) + (uint64_t)around + 4096);
     is_int(bad, 0, "moved by a power of two or nearly: matches only by chance");
     bad = 0;
-    /* The steps after which a golden-ratio sequence almost repeats. */
+    /* A golden-ratio sequence almost repeats after a Fibonacci number of steps. */
     for (int i = 0; i < 80; i++) {
         uint64_t next = fib[0] + fib[1];
         bad += !by_chance(1, 0, 1, fib[0] * 8);
@@ -147,8 +147,8 @@ static void nothing_repeats(void)
     ok(!by_chance(7, 0, 7, 0), "this test sees a match when there is one");
 }
 
-/* Each of 256 values must be about equally frequent at each byte of the word (chi-squared, 255 degrees of freedom: mean
- * 255, deviation 22.6), so that constant data of any value is detected. */
+/* Tests that all 256 values are about equally frequent at each byte position of a word, because constant data of any
+ * value must be detected. Chi-squared with 255 degrees of freedom has mean 255 and standard deviation 22.6. */
 static void values(void)
 {
     static uint8_t buf[1 << 20];

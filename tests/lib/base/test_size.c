@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests sizes, counts and durations: which texts are accepted and refused, error messages, and the format of sizes. */
+/* Tests parsing of sizes, counts and durations, error messages for refused texts, and the format of sizes. */
 #include "base/size.h"
 #include "tests/tap.h"
 
@@ -11,7 +11,7 @@ static void size_good(const char *text, uint64_t want)
        (unsigned long long)v);
 }
 
-/* Checks a refusal: -EINVAL, the text is quoted, and the output is unchanged. */
+/* Checks that a call returns -EINVAL, quotes the text in the error message, and leaves the output unchanged. */
 #define bad(call, text)                                                                                           \
     do {                                                                                                          \
         uint64_t v = 77;                                                                                          \
@@ -77,7 +77,7 @@ static void sizes(void)
     for (size_t i = 0; i < HW_ARRAY_LEN(refused); i++)
         bad(hw_parse_size(refused[i], &v), refused[i]);
     bad(hw_parse_size(NULL, &v), "''");
-    bad(hw_parse_size("1\n\x1b[2J\x7f", &v), "'1??[2J?'"); /* an error is one line without control characters */
+    bad(hw_parse_size("1\n\x1b[2J\x7f", &v), "'1??[2J?'"); /* error messages contain no control characters */
     hw_fail(0, "x");
     hw_wrap(0, "a\nb");
     is_str(hw_error(), "a?b: x", "context put in front neither");

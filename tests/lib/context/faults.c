@@ -32,7 +32,7 @@ struct msg { /* both sides are the same program, so no encoding is needed */
 
 const char *f_job_key;
 
-/* The count of AddressSanitizer and ThreadSanitizer, because glibc's count does not include their heaps. */
+/* Returns the heap bytes in use under AddressSanitizer or ThreadSanitizer, which glibc does not count. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 bool f_sanitized(void)
@@ -51,7 +51,7 @@ size_t f_heap(void)
 unsigned f_fds(void)
 {
     int n = proc_entries("/proc/self/fd");
-    return n < 0 ? 0 : (unsigned)n - 1; /* without the file descriptor of the folder itself */
+    return n < 0 ? 0 : (unsigned)n - 1; /* excludes the file descriptor of the folder itself */
 }
 
 size_t f_rss(void)
@@ -228,11 +228,11 @@ static void reply(struct session *s, const struct msg *m)
         }
         if (!s->reply[i]) {
             (void)hawser_notify(s->p, m, sizeof(*m), NULL,
-                                &s->reply[i]); /* fails if the peer has died, which is noticed elsewhere */
+                                &s->reply[i]); /* fails if the peer has died, which session_run() detects */
             return;
         }
     }
-    abort(); /* a client sends one command at a time */
+    abort(); /* unreachable, because a client sends one command at a time */
 }
 
 static void session_end(struct server *v, struct session *s, int rc)
@@ -328,7 +328,7 @@ static void command(struct server *v, struct session *s, const struct msg *m)
     reply(s, &r);
 }
 
-/* Handles a session once. Returns false if it has ended. */
+/* Processes a session's pending commands. Returns false if the session has ended. */
 static bool session_run(struct server *v, struct session *s, unsigned *lost)
 {
     struct msg m;
@@ -350,7 +350,7 @@ static bool session_run(struct server *v, struct session *s, unsigned *lost)
     struct hawser_channel_stats st[F_CHANS_MAX];
     size_t n = F_CHANS_MAX;
     hawser_channel_stats(s->p, st, &n);
-    rc = hawser_peer_state(s->p); /* the channels of a peer that has ended do not count */
+    rc = hawser_peer_state(s->p); /* the channels of a lost peer do not count */
     for (size_t i = 0; i < n && rc == 0; i++)
         *lost += st[i].lost;
     if (rc == 0)
@@ -431,8 +431,8 @@ static void phase(struct f_client *c, enum f_phase ph)
         atomic_store(c->phase, (int)ph);
 }
 
-/* Waits for the server's next message, and returns the result in it. Returns -EPROTO for another message, -ETIMEDOUT
- * 2 s after the operation's timeout (without a timeout, after 30 s), or the peer's error. */
+/* Waits for a message of type `what` from the server. Returns the result in the message, -EPROTO if another message
+ * arrives, the peer's error, or -ETIMEDOUT. Waits 2 s longer than the operation timeout, or 30 s without a timeout. */
 static int hear(struct f_client *c, uint32_t what, struct msg *m)
 {
     uint64_t end = hw_deadline(c->timeout_ms ? c->timeout_ms + 2000 : 30000);
@@ -503,7 +503,7 @@ int f_connect(struct f_client *c, hawser *h, const char *addr, uint16_t port, si
 void f_close(struct f_client *c)
 {
     phase(c, F_CLOSING);
-    if (c->phase) { /* the test that kills the process here must see this phase */
+    if (c->phase) { /* time for the test to see this phase, in which it may kill the process */
         struct timespec t = {.tv_nsec = 300000};
         nanosleep(&t, NULL);
     }
@@ -550,7 +550,7 @@ int f_transfer(struct f_client *c, enum f_op op, uint64_t seed, size_t len, uint
                         .len = len};
     struct msg last = {.what = CMD_CHECK, .seed = seed, .len = len};
     uint64_t b =
-        c->poisoned ? not_poison(c->buf, c->size) : 0; /* checks that nothing arrived after the end of the last read */
+        c->poisoned ? not_poison(c->buf, c->size) : 0; /* checks that no data arrived after the end of the last read */
     c->poisoned = false;
     if (op == F_READ)
         memset(c->buf, POISON, c->size);

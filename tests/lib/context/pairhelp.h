@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two connected contexts in one process, over loopback, and helpers for tests of the API. Failures that make further
- * tests useless bail out. A watchdog turns a hang into a failure that names the step. */
+/* Two connected contexts in one process, over loopback, and helpers for tests of the API. A failure that makes
+ * further tests useless ends the program. A watchdog turns a hang into a failure that names the current step. */
 #ifndef PAIRHELP_H
 #define PAIRHELP_H
 
@@ -33,7 +33,7 @@ __attribute__((unused)) static void ph_bark(int sig)
     _exit(1);
 }
 
-/* Limits the remaining time of the program. step() sets the text for the failure. */
+/* Ends the program after this time, with an error message that contains the text from step(). */
 __attribute__((unused)) static void watchdog(unsigned seconds)
 {
     (void)signal(SIGALRM, ph_bark);
@@ -49,7 +49,7 @@ __attribute__((unused)) static void watchdog(unsigned seconds)
         if (must_rc_ < 0)                                                       \
             bail("%s: %s: %s", #call, hw_errno_name(must_rc_), hawser_error()); \
     } while (0)
-/* Like is_int, for return codes: prints their names and the library's error text. */
+/* Like is_int, but for return codes: also prints the names of the codes and the library's error message. */
 #define is_rc(got, want, what)                                                                                  \
     do {                                                                                                        \
         int g_ = (got), w_ = (want);                                                                            \
@@ -81,7 +81,7 @@ __attribute__((unused)) static void ph_logger(void *arg, int level, const char *
     pthread_mutex_unlock(&l->mu);
 }
 
-/* Waits up to a few seconds for the text in the log. */
+/* Waits up to 3 s for the words to appear in the log. Returns true if they do. */
 __attribute__((unused)) static bool ph_logged(struct ph_log *l, const char *words)
 {
     for (int i = 0; i < 300; i++) {
@@ -118,8 +118,8 @@ __attribute__((unused)) static hawser *ph_open(uint32_t flags, const char *const
     if (getenv("TEST_LOG")) /* for debugging */
         o.log = ph_print;
 #ifdef __SANITIZE_ADDRESS__
-    /* A plugin runs in a child made with fork(). AddressSanitizer's allocator does not handle fork(): if a thread is in
-     * it at that moment, like threads that are starting, the child waits for its lock forever. */
+    /* A plugin runs in a forked child. AddressSanitizer's allocator does not support fork(): if another thread holds an
+     * allocator lock at that time, as a starting thread may, the child waits for the lock forever. */
     proc_wait_idle();
 #endif
     must(hawser_open(&o, &h));
@@ -141,7 +141,7 @@ __attribute__((unused)) static void *ph_connector(void *arg)
     return NULL;
 }
 
-/* Connects a to b, which listens on port. Uses a separate thread, because b may need its caller to progress. */
+/* Connects a to b, which listens on port. Uses a separate thread, because b may progress only in its caller. */
 __attribute__((unused)) static void ph_connect_by(hawser *a, hawser *b, uint16_t port,
                                                   const struct hawser_connect_options *opts, hawser_peer **ab,
                                                   hawser_peer **ba)
@@ -184,7 +184,7 @@ __attribute__((unused)) static void ph_close(struct pair *p)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-#define PH_GUARD 4096 /* bytes before and after a buffer that must not be written */
+#define PH_GUARD 4096 /* bytes before and after a buffer, which must not be written */
 
 struct ph_buf {
     uint8_t *raw, *p;
@@ -194,8 +194,8 @@ struct ph_buf {
     uint8_t key[HAWSER_KEY_SIZE];
 };
 
-/* Allocates len bytes at an address that is `skew` bytes after an aligned address, registers them with h, and exports
- * them with rights unless rights is 0. */
+/* Allocates len bytes, `skew` bytes after an aligned address, and registers them with h. Unless rights is 0, exports
+ * them to peer `only`, or to all peers if `only` is NULL. */
 __attribute__((unused)) static struct ph_buf ph_buf(hawser *h, size_t len, size_t skew, uint32_t rights,
                                                     hawser_peer *only)
 {
@@ -236,19 +236,19 @@ __attribute__((unused)) static void ph_drop(struct ph_buf *b)
 
 /* ---- operations -------------------------------------------------------------------------------- */
 
-/* Orders accesses to memory by p's side before accesses that follow here. The network already orders them, but
- * ThreadSanitizer does not see it; it sees p's lock. */
+/* Orders memory accesses by p's side before later accesses by this thread. The network already orders them, but
+ * ThreadSanitizer sees only the order that p's lock imposes. */
 __attribute__((unused)) static void ph_see(hawser_peer *p)
 {
     size_t n = 0;
     must(hawser_channel_stats(p, NULL, &n));
 }
 
-/* The peer at the other end of operations that ph_finish() waits for, if one-sided operations access its memory; or
+/* The remote side of the operations that ph_finish() waits for, if one-sided operations access its memory; otherwise
  * NULL. */
 static hawser_peer *ph_far;
 
-/* Waits up to 30 s for the end of the operation, and frees it. */
+/* Waits up to 30 s for the operation to complete, and frees it. */
 __attribute__((unused)) static int ph_finish(hawser_op *op)
 {
     int rc = hawser_wait(op, 30000);
@@ -261,7 +261,7 @@ __attribute__((unused)) static int ph_finish(hawser_op *op)
 typedef int (*ph_post)(hawser_peer *p, const struct hawser_vec *vecs, size_t n, const struct hawser_op_options *opts,
                        hawser_op **op);
 
-/* Posts an operation with one descriptor, and waits for its end. */
+/* Posts an operation with one descriptor, and waits for it to complete. */
 __attribute__((unused)) static int ph_one(ph_post f, hawser_peer *p, struct ph_buf *m, uint64_t at, uint64_t len,
                                           const struct hawser_region *r, uint64_t rat)
 {
@@ -271,14 +271,15 @@ __attribute__((unused)) static int ph_one(ph_post f, hawser_peer *p, struct ph_b
     return rc ? rc : ph_finish(op);
 }
 
-/* ---- what the process holds ---------------------------------------------------------------------- */
+/* ---- resources of the process -------------------------------------------------------------------- */
 
 #if HW_TSAN
 void __sanitizer_symbolize_pc(void *pc, const char *format, char *out, size_t size);
 #endif
 
-/* Returns how many file descriptors this process has. clang's ThreadSanitizer keeps two file descriptors once it has
- * resolved an address, as for a suppressed report, so this function makes it resolve one first. */
+/* Returns the number of open file descriptors of this process. Once clang's ThreadSanitizer has resolved an address,
+ * for example for a suppressed report, it keeps two file descriptors open. Therefore, this function first makes
+ * ThreadSanitizer resolve an address. */
 __attribute__((unused)) static int ph_fds(void)
 {
 #if HW_TSAN
@@ -288,7 +289,7 @@ __attribute__((unused)) static int ph_fds(void)
     int n = proc_entries("/proc/self/fd");
     if (n < 0)
         bail("no /proc");
-    return n - 1; /* without the file descriptor of the folder itself */
+    return n - 1; /* excludes the file descriptor of the folder itself */
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests that memory belongs to the application again when an operation has ended or a region was revoked: what the
- * application writes there afterwards never reaches the peer, even if the peer reads its sockets later. The peer is a
- * process that is stopped during a transfer.
+ * Tests that the application can reuse memory once an operation has completed or a region has been revoked: data that
+ * the application then writes to this memory never reaches the peer, even if the peer reads its sockets later. The peer
+ * is a process that is stopped during a transfer.
  */
 #include "tests/lib/context/pairhelp.h"
 
@@ -15,7 +15,7 @@
 #define AFTER 0x99 /* the bytes that the application writes afterwards */
 #define TRIES 8
 
-/* Shared by both processes. */
+/* State that both processes share. */
 struct shared {
     _Atomic uint32_t port, ready, order, done;
     uint8_t key[2][HAWSER_KEY_SIZE]; /* keys of the parent's region and of the peer's region */
@@ -32,7 +32,7 @@ static void wait_for(_Atomic uint32_t *at, uint32_t value)
         bail("the other process does not come to %u", value);
 }
 
-/* Runs the peer: reads the parent's region if told to; otherwise its own region is written. */
+/* Runs the peer process, which exports a region for the parent's writes and reads the parent's region on command. */
 static void be_peer(void)
 {
     hawser *h = ph_open(0, NULL);
@@ -57,7 +57,7 @@ static void be_peer(void)
     }
 }
 
-/* Stops the peer when the first byte has arrived. Returns false if the last byte had arrived too. */
+/* Stops the peer after the first byte has arrived. Returns false if the last byte has also arrived. */
 static bool stop_in_the_middle(pid_t peer, const volatile uint8_t *first, const volatile uint8_t *last)
 {
     uint64_t end = hw_deadline(20000);
@@ -87,8 +87,8 @@ struct parent {
     uint32_t reads;
 };
 
-/* Ends one transfer, or revokes its region, while the peer is stopped. Returns false if the last byte had arrived
- * before, or if the result is wrong. */
+/* Cancels a transfer, lets its deadline expire, or revokes its region while the peer is stopped. Returns false if the
+ * last byte arrived before the stop, or if the result is wrong. */
 static bool end_early(struct parent *t, enum way way, uint64_t *ms)
 {
     struct hawser_region region;
@@ -117,7 +117,7 @@ static bool end_early(struct parent *t, enum way way, uint64_t *ms)
     kill(t->peer, SIGCONT);
     if (way == REVOKE)
         wait_for(&sh->done, t->reads);
-    else /* after everything that was in flight */
+    else /* an empty write completes after all data in flight */
         must(ph_one(hawser_write, t->p, &(struct ph_buf){.mem = t->mem}, 0, 0, &region, 0));
     usleep(50000);
     return middle && (way == REVOKE || rc == (way == CANCEL ? -ECANCELED : -ETIMEDOUT));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests sending by reference (HAWSER_TRUSTED): an arriving message has its original bytes, even if its sender cancelled
- * or closed while the receiver was stopped, and then used the memory for something else. On one host, the pages of the
- * sent data are in the receiver's socket until it reads them.
+ * Tests sending by reference (HAWSER_TRUSTED). Messages that arrive must have their original bytes, even if the sender
+ * cancelled them or closed the connection while the receiver was stopped, and then reused the memory. On one host, the
+ * receiver's socket refers to the sender's pages until the receiver reads the data.
  */
 #include "tests/lib/context/pairhelp.h"
 
@@ -14,9 +14,9 @@
 #define OLD      0x11 /* the sent bytes */
 #define AFTER    0x99 /* the bytes that the sender writes afterwards */
 #define TRIES    8
-#define PAUSE_MS 600 /* longer than a caller that sends copies waits */
+#define PAUSE_MS 600 /* longer than a sender waits if it sends copies */
 
-/* Shared by both processes. */
+/* State that both processes share. */
 struct shared {
     _Atomic uint32_t port, rounds, arrived, wrong, failed, over, done;
     uint8_t mem[MESSAGES][LEN]; /* the receiver's memory */
@@ -60,7 +60,7 @@ static void take_messages(hawser_peer *p, hawser_mem *mem)
     for (unsigned i = 0; i < MESSAGES; i++) {
         int rc;
         do {
-            if (atomic_load(&sh->over) == atomic_load(&sh->rounds)) /* cancelled sends have no message */
+            if (atomic_load(&sh->over) == atomic_load(&sh->rounds)) /* messages of cancelled sends never arrive */
                 (void)hawser_cancel(op[i]);
             rc = hawser_wait(op[i], 50);
         } while (rc == -EAGAIN);
@@ -97,7 +97,7 @@ static void wake_later(pid_t peer)
     }
 }
 
-/* Makes one round. Returns false if all messages arrived, so that none was cancelled or closed in flight. */
+/* Runs one round. Returns false if all messages arrived, so none was in flight when the sender cancelled or closed. */
 static bool send_and_reuse(hawser *h, pid_t peer, bool cancel, uint32_t round)
 {
     hawser_op *op[MESSAGES];
@@ -131,7 +131,7 @@ static bool send_and_reuse(hawser *h, pid_t peer, bool cancel, uint32_t round)
     wait(NULL);
     for (unsigned i = 0; i < MESSAGES; i++)
         hawser_op_free(op[i]);
-    usleep(200000); /* messages in flight have arrived by then */
+    usleep(200000); /* time for messages in flight to arrive */
     atomic_store(&sh->over, round);
     if (cancel)
         hawser_peer_close(p);
@@ -155,7 +155,7 @@ int main(void)
 {
     watchdog(110);
     sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    /* shared, because fork() makes private pages copy-on-write */
+    /* shared, because private pages become copy-on-write after fork() */
     own = mmap(NULL, (size_t)MESSAGES * LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sh == MAP_FAILED || own == MAP_FAILED)
         bail("no memory");

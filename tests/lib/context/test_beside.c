@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests small writes beside large writes to the same peer: the rail that carries the small writes leaves almost all
- * bytes of the large ones to other rails. Also tests small writes beside a thread that waits for new peers and does not
- * drive the loop. */
+/* Tests small writes during large writes to the same peer: the rail that carries the small writes must leave almost all
+ * bytes of the large writes to other rails. Also tests small writes while a thread waits in hawser_accept(): the writes
+ * must not wake this thread. */
 #include "context/context.h"
 #include "pairhelp.h"
 
@@ -9,11 +9,11 @@
 
 #define LARGE (32u << 20)
 #define SMALL 8
-#define ALONE 400 /* small writes beside a thread that accepts */
-#define TRIES 5   /* for machines on which small writes are not frequent enough */
+#define ALONE 400 /* small writes while another thread accepts */
+#define TRIES 5   /* for machines that complete small writes too slowly */
 
 static atomic_bool stop;
-static atomic_uint done; /* number of large writes that have ended */
+static atomic_uint done; /* number of completed large writes */
 
 struct stream {
     struct pair *p;
@@ -26,7 +26,7 @@ static void write_bytes(struct pair *p, struct ph_buf *from, struct ph_buf *to, 
     must(ph_one(hawser_write, p->ab, from, at, len, &to->region, at));
 }
 
-/* Makes large writes. Two threads do this, to keep at least one in flight. */
+/* Makes large writes. Two threads run this function, so that at least one large write is always in flight. */
 static void *write_large(void *arg)
 {
     struct stream *s = arg;
@@ -37,7 +37,7 @@ static void *write_large(void *arg)
     return NULL;
 }
 
-/* Returns the first rail's share of the bytes sent since `before`, or -1 if there are none. Updates `before`. */
+/* Returns the first rail's share of the bytes sent since `before`, or -1 if none were sent. Updates `before`. */
 static double get_share(const struct pair *p, uint64_t *before)
 {
     uint64_t all = 0, first = 0;
@@ -50,7 +50,7 @@ static double get_share(const struct pair *p, uint64_t *before)
     return all ? (double)first / (double)all : -1;
 }
 
-/* Returns how often this thread slept and was woken. */
+/* Returns how often this thread has slept. */
 static long count_sleeps(void)
 {
     struct rusage u;
@@ -75,7 +75,7 @@ static void *accept_peers(void *arg)
     return NULL;
 }
 
-/* The ends of operations do not wake an accepting thread. */
+/* Tests that completed operations do not wake a thread that waits in hawser_accept(). */
 static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *to)
 {
     struct acceptor w = {.h = p->a};
@@ -91,8 +91,8 @@ static void test_accepting(struct pair *p, struct ph_buf *from, struct ph_buf *t
     ok(w.slept < ALONE / 4, "a thread that accepts was woken %ld times during %d writes", w.slept, ALONE);
 }
 
-/* Makes small writes one after the other during at least 12 large writes. Returns the first rail's share of the large
- * writes. *each_ms: average duration of a small write. */
+/* Makes small writes one after the other during at least 12 large writes. Stores the average duration of a small write
+ * in *each_ms. Returns the first rail's share of the bytes sent. */
 static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before, double *each_ms)
 {
     struct stream s[2] = {{p, from, to, SMALL}, {p, from, to, SMALL + LARGE}};
@@ -114,7 +114,7 @@ static double write_beside(struct pair *p, struct ph_buf *from, struct ph_buf *t
     return get_share(p, before);
 }
 
-/* Only small writes that come at least every 2 ms count (lib/message/flow_out.c). */
+/* Small writes affect the large writes only if they are less than 2 ms apart (lib/message/flow_out.c). */
 static void test_beside(struct pair *p, struct ph_buf *from, struct ph_buf *to, uint64_t *before)
 {
     double share = 1, each_ms = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests closing a peer: the other side confirms the BYE before it closes its connections. Otherwise the closing side
- * would treat the connections as broken, connect again, and be refused. */
+/* Tests closing a peer: the other side confirms the BYE before it closes its connections. Otherwise, the closing side
+ * would consider its connections broken, try to reconnect, and be refused. */
 #include "tests/lib/context/pairhelp.h"
 
 static struct ph_log heard = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -11,7 +11,7 @@ static void *accept_nobody(void *arg)
     return hawser_accept(arg, 50, &p) == -EAGAIN ? arg : NULL;
 }
 
-/* A thread waits for the next peer while this thread closes a living peer, which no other thread may close. */
+/* Closes a connected peer while another thread waits in hawser_accept(). That thread must not get or close the peer. */
 static void close_beside_accept(hawser *a, hawser *b, uint16_t port)
 {
     int well = 0;

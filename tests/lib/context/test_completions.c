@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests completions: operations without a handle, arriving peers, notifications, deaths, connecting without waiting,
- * and tags. */
+/* Tests completions of operations without a handle, new peers, notifications, lost peers and nonblocking connects. Also
+ * tests tags. */
 #include "tests/lib/context/pairhelp.h"
 
 #include <malloc.h>
 
 static hawser_peer *arrived;
 
-/* Returns the next completion of this kind. Prints the completions of other kinds that come first. */
+/* Returns the next completion of this kind, and prints any completions of other kinds that precede it. */
 static struct hawser_completion expect(hawser *h, enum hawser_event kind)
 {
     struct hawser_completion c = {0};
@@ -128,8 +128,8 @@ static void notifications(hawser *b, hawser_peer *ab)
     is_int(wrong, 0, "notifications are told in order, with their bytes");
 }
 
-/* Closes a context whose application does not ask for the ends of its operations. mallinfo2() does not count ASan's
- * heap, but ASan reports memory that is not freed. */
+/* Closes a context whose application has not retrieved the completions of its operations. mallinfo2() does not count
+ * ASan's heap, but ASan reports leaks. */
 static void unreported(void)
 {
     enum { N = 2000 };

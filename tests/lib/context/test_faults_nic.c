@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests NICs that go down or lose all packets during a transfer, in a lab of two nodes with four NICs each: one, three
- * or all NICs, at either side, flapping, the NIC of the first rail, and permanently. Checks every byte at its
- * destination, and that each arrived once.
- *   test_faults_nic [write|read|send]    HAWSER_TEST_LONG=1: every fault for every operation
+ * Tests NICs that go down or lose all packets during a transfer, in a lab of two nodes with four NICs each. The faults
+ * affect one, three or all NICs on either side, including the NIC of the first rail, and are temporary, permanent or
+ * flapping. Checks that every byte arrives correctly and only once.
+ *   test_faults_nic [write|read|send]    HAWSER_TEST_LONG=1 tests every fault with every operation
  */
 #include "faults.h"
 
@@ -17,14 +17,14 @@
 
 #define NICS 4
 #define RATE \
-    (200u * 1000 * 1000) /* bits per second of each NIC: the transfer takes long enough, and two cores suffice */
+    (200u * 1000 * 1000) /* bits per second of each NIC; slow enough to hit a transfer and to run on two cores */
 #define SIZE      (96u << 20)
 #define MORE      (16u << 20)
 #define CHANNELS  2
 #define ALL       ((1u << NICS) - 1)
-#define LIMIT_S   115 /* for the tests of one operation */
+#define LIMIT_S   115 /* time limit for the tests of one operation */
 #define BACK_MS   10000
-#define SLACK_MS  2000 /* time to notice a dead NIC and to send its chunks again */
+#define SLACK_MS  2000 /* time to detect a dead NIC and resend its chunks */
 #define FLAP_MS   8000
 #define FLAP_DOWN 200
 #define FLAP_UP   300
@@ -34,7 +34,7 @@ struct client {
     size_t size, more;
     int timeout_ms;
     char knob[4][64];
-    atomic_int state; /* 1 connected, 2 in the transfer, 3 through it, 4 ended */
+    atomic_int state; /* 1 connected, 2 transferring, 3 transfer completed, 4 ended */
     atomic_int go, stop;
     atomic_ullong moved;
     atomic_ullong ns, end, bad, total, rx_bytes;
@@ -55,7 +55,7 @@ static char self[256], lab[HW_LAB_NAME_MAX + 1];
 static struct both *sh;
 static int sh_fd;
 
-/* ---- what runs in the nodes ----------------------------------------------------------------------------------- */
+/* ---- processes in the nodes ----------------------------------------------------------------------------------- */
 
 static void client_log(void *arg, int level, const char *line)
 {
@@ -156,8 +156,8 @@ static void links(const char *node, unsigned mask, bool up)
             diag("link %s eth%u: %s", node, i, hw_error());
 }
 
-/* Unless `is`, sends the node's packets on these NICs to an Ethernet address that no NIC has, so that they are lost
- * without an error. If `is`, undoes this. */
+/* If `is` is false, makes the node send packets on these NICs to an Ethernet address that no NIC has, so the packets
+ * are lost without an error. If `is` is true, undoes this. */
 static void heard(const char *node, unsigned mask, bool is)
 {
     for (unsigned i = 0; i < NICS; i++) {
@@ -182,7 +182,7 @@ static void all_up(void)
     links("b", ALL, true);
 }
 
-/* ---- a pair of processes ---------------------------------------------------------------------------------------- */
+/* ---- a server and a client -------------------------------------------------------------------------------------- */
 
 static pid_t server, client;
 
@@ -222,7 +222,7 @@ static bool start(enum f_op op, size_t size, int timeout_ms, const char *knob1, 
     return true;
 }
 
-/* Stops both processes. Returns whether they ended normally and without errors. */
+/* Stops both processes. Returns true if both exit with status 0. */
 static bool finish(void)
 {
     atomic_store(&sh->cl.stop, 1);
@@ -257,8 +257,8 @@ static int nic_of(const struct hawser_channel_stats *st)
     return strncmp(st->nic, "eth", 3) == 0 ? st->nic[3] - '0' : -1;
 }
 
-/* Returns how many channels of the NICs in mask are up. Stores how often they died, how many bytes they carried, and
- * their number. */
+/* Returns how many channels of the NICs in mask are up. For all channels of these NICs, stores how often they were
+ * lost, how many bytes they carried, and their number. */
 static unsigned look(unsigned mask, unsigned *lost, uint64_t *bytes, unsigned *n)
 {
     unsigned up = 0;
@@ -308,9 +308,9 @@ static bool has_grown(void *arg)
 struct fault {
     const char *what, *node;
     unsigned mask;
-    unsigned down_ms; /* 0: not restored before the end of the transfer */
-    bool never;       /* not restored after it either */
-    unsigned ops;     /* bit per enum f_op in the short run */
+    unsigned down_ms; /* 0 if the NICs are restored only after the transfer */
+    bool never;       /* the NICs are never restored */
+    unsigned ops;     /* operations in the short run, one bit per enum f_op */
 };
 
 #define W 1u
@@ -337,13 +337,13 @@ static void common_checks(enum f_op op, const char *what)
     uint64_t total = atomic_load(&c->total);
     uint64_t rx = op == F_READ ? atomic_load(&c->rx_bytes) : atomic_load(&sh->sv.rx_bytes);
     is_int(atomic_load(&c->bad) + atomic_load(&sh->sv.bad), 0, "no byte is wrong, late or out of place");
-    /* the notifications of the test are also counted; a chunk that came twice would add more than these */
+    /* the count includes the test's notifications, but a chunk that arrived twice would add more bytes */
     if (!ok(rx >= total && rx - total < 8192, "each byte came once (%s, %s)", f_op_name(op), what))
         diag("%llu bytes received of %llu sent", (unsigned long long)rx, (unsigned long long)total);
 }
 
-/* Starts a transfer, and breaks the node's NICs in the middle with set(). Returns false, with a failed test, if this is
- * impossible. */
+/* Starts a transfer, and calls set() to make the node's NICs fail during the transfer. If this is impossible, reports a
+ * failed test and returns false. */
 static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_ms, const char *knob1,
                           const char *knob2, void (*set)(const char *node, unsigned mask, bool works), const char *what)
 {
@@ -357,7 +357,7 @@ static bool start_and_hit(enum f_op op, const char *node, unsigned mask, int op_
         set(node, mask, false);
         if (atomic_load(&sh->cl.state) == 2)
             return true;
-        /* on a busy machine, this process slept through the whole transfer */
+        /* on a busy machine, the transfer may complete before this process runs again */
         diag("the transfer was over before the fault: once more");
         set(node, mask, true);
         ok(finish(), "both end in order");
@@ -381,7 +381,7 @@ static void run_fault(enum f_op op, const struct fault *f)
     is_int(atomic_load(&c->rc), 0, "the transfer is complete");
     if (atomic_load(&c->rc))
         diag("%s", c->err);
-    /* 0.3 of the transfer with all NICs, the rest with the remaining NICs */
+    /* the first 30 % of the transfer uses all NICs, and the rest uses the remaining NICs */
     uint64_t base = base_ns / HW_MS, took = atomic_load(&c->ns) / HW_MS;
     uint64_t limit = base + (alive ? base * 7 / 10 * (NICS - alive) / alive : f->down_ms + 2000ull) + SLACK_MS;
     ok(took <= limit, "%s: %s: %llu ms, %llu without a fault, %llu allowed", f_op_name(op), f->what,
@@ -452,14 +452,14 @@ static void flapping(enum f_op op)
     is_int(atomic_load(&sh->cl.rc), 0, "every transfer is complete");
     if (atomic_load(&sh->cl.rc))
         diag("%s", sh->cl.err);
-    /* Few are required, because a transfer that meets a flap waits until the dead path is noticed (stall_ms). */
+    /* The minimum is low, because a flap stalls a transfer until the dead path is detected (stall_ms). */
     ok(rounds >= 5, "%s: flapping: %u transfers of 16 MiB in 8 s, channels lost %u times", f_op_name(op), rounds, lost);
     common_checks(op, "flapping");
     all_up();
 }
 
-/* All NICs go down permanently. With op_ms, the operation fails by this deadline. Without, both sides give the peer up,
- * with a typed error within a bounded time. */
+/* Takes down all NICs permanently. If op_ms is not 0, the operation must fail by this deadline. Otherwise, both sides
+ * must give up on the peer within a bounded time, with a typed error. */
 static void all_for_good(enum f_op op, const char *node, int op_ms)
 {
     const int peer_ms = op_ms ? 10000 : 2000, stall_ms = 500;
@@ -469,7 +469,7 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     uint64_t down = hw_now();
     f_reaches(&sh->cl.state, 3, 30000);
     int rc = atomic_load(&sh->cl.rc);
-    /* the deadline begins with the operation and not with filling its memory, which takes longer with a sanitizer */
+    /* the deadline starts with the operation, not while the buffer is filled, which is slow with a sanitizer */
     long long ms = (long long)(op_ms ? atomic_load(&sh->cl.ns) : atomic_load(&sh->cl.end) - down) / (long long)HW_MS;
     ok(f_typed(rc), "%s: all NICs of %s for good: the operation fails with %d: %s", f_op_name(op), node, rc,
        sh->cl.err);
@@ -479,8 +479,8 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     } else {
         ok(ms <= peer_ms + 2 * stall_ms + 1000, "within peer_timeout_ms of %d and the time to notice: %lld ms", peer_ms,
            ms);
-        /* A server that only receives has no unacknowledged data, so it notices with keepalive (1 s) and
-         * TCP_USER_TIMEOUT. */
+        /* A server that only receives has no unacknowledged data, so keepalive (1 s) and TCP_USER_TIMEOUT must detect
+         * the failure. */
         for (int i = 0; i < 1200 && atomic_load(&sh->sv.sessions); i++)
             f_sleep_ms(10);
         is_int(atomic_load(&sh->sv.sessions), 0, "the server gives the peer up too");
@@ -493,8 +493,9 @@ static void all_for_good(enum f_op op, const char *node, int op_ms)
     all_up();
 }
 
-/* TCP may stall for a minute: only the kernel's report that the link is down (links()), or data from the peer on other
- * NICs (heard()), ends the rails in time. The other side is informed over the remaining NICs. */
+/* Tests that a failed NIC is detected although the knobs let TCP stall for a minute. Only the kernel's report that the
+ * link is down (links()), or data that arrives on other NICs (heard()), ends the rails in time. The other side is
+ * informed over the remaining NICs. */
 static void found_out(enum f_op op, const char *node, void (*set)(const char *, unsigned, bool), const char *what)
 {
     struct client *c = &sh->cl;
@@ -517,7 +518,7 @@ static void found_out(enum f_op op, const char *node, void (*set)(const char *, 
 static void suite(unsigned ops)
 {
     bool all = getenv("HAWSER_TEST_LONG") != NULL;
-    const char *only = getenv("FAULTS_ONLY"); /* for debugging: the name of one fault */
+    const char *only = getenv("FAULTS_ONLY"); /* for debugging: the only fault to test */
     for (unsigned op = F_WRITE; op <= F_SEND; op++) {
         if (!(ops & 1u << op))
             continue;
@@ -570,7 +571,7 @@ int main(int argc, char **argv)
     if (n < 0)
         return 1;
     snprintf(lab, sizeof(lab), "tf%d", (int)getpid());
-    /* A separate process, so that the lab is removed in any case. */
+    /* Run in a separate process, so the lab is removed even if the test crashes or hangs. */
     unsigned limit = getenv("HAWSER_TEST_LONG") ? 10 * LIMIT_S : argc < 2 ? 3 * LIMIT_S : LIMIT_S;
     pid_t pid = f_fork(limit);
     if (pid == 0)

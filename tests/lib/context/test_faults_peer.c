@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests peers that are killed, stopped or idle: real processes over loopback. 200 are killed at random points, half of
- * them clients and half servers. The other side gets a typed error in time, continues to serve others, and has no
- * leaked file descriptors or memory afterwards. HAWSER_TEST_LONG=1: 2000. With a sanitizer: 48.
+ * Tests peers that are killed, stopped or idle, with real processes over loopback. Kills 100 clients and 100 servers at
+ * random points (1000 each with HAWSER_TEST_LONG=1, 24 each with a sanitizer). The surviving side must get a typed
+ * error in time, continue to serve other peers, and leak no file descriptors or memory.
  */
 #include "faults.h"
 
@@ -18,8 +18,8 @@
 #define LIMIT_S  110
 #define LOCAL    "127.0.0.1"
 #define SLACK_MS 3000 /* for a busy machine */
-/* Allowed difference of the heap, because a transfer of the other peer is in progress. A leak per peer would be
- * larger. */
+/* The heap may grow by this much, because a transfer of another peer is in progress. A leak for each killed peer would
+ * be larger. */
 #define HEAP_SLACK (8u << 10)
 
 static const char *const quick[] = {"peer_timeout_ms=1500", "handshake_ms=1000", "keepalive_ms=1000", "channels=2",
@@ -29,18 +29,18 @@ static const char *const quick[] = {"peer_timeout_ms=1500", "handshake_ms=1000",
 
 static unsigned kills = 100;
 
-/* A slot has one victim at a time. */
+/* The state for one victim at a time. */
 struct slot {
     struct f_server sv; /* used if the victim is a server */
-    atomic_int phase;   /* phase of the client, whether it is the victim or not */
-    atomic_int turn;    /* if servers are killed: the survivor's thread works on this turn */
-    atomic_int done;    /* the last turn that the thread has finished */
+    atomic_int phase;   /* phase of the client, which is the victim or the survivor */
+    atomic_int turn;    /* number of the current server, if servers are killed */
+    atomic_int done;    /* number of the last server whose death the survivor has detected */
     atomic_int rc;
     atomic_ullong ended;
     char text[200];
 };
 
-struct side { /* a correct client that runs all the time */
+struct side { /* a client that is never killed and runs throughout the test */
     atomic_int rc, rounds, stop, ready, warm;
     atomic_ullong bad;
     char text[200];
@@ -75,7 +75,7 @@ static bool gone(void *arg)
     return atomic_load(&sv->sessions) == 0;
 }
 
-/* Waits for the end of the sessions and then of the server, which must end without errors. */
+/* Waits for all sessions to end, and stops the server. Returns true if the server exits with status 0. */
 static bool stop_server(struct f_server *sv, pid_t pid)
 {
     f_until(gone, sv, PEER_MS + SLACK_MS);
@@ -97,7 +97,7 @@ static hawser *open_context(const char *const *knobs)
     return h;
 }
 
-/* Connects, is idle for a moment, makes one transfer of each kind, and closes. */
+/* Connects, sleeps briefly, makes one transfer of each kind, and closes the connection. */
 static int life(hawser *h, uint16_t port, atomic_int *phase, uint64_t seed)
 {
     struct f_client c = {.phase = phase, .timeout_ms = 5000};
@@ -110,9 +110,9 @@ static int life(hawser *h, uint16_t port, atomic_int *phase, uint64_t seed)
     return rc;
 }
 
-/* ---- a client that must not notice anything --------------------------------------------------------------------- */
+/* ---- a client that must not be affected ------------------------------------------------------------------------- */
 
-/* Returns whether all channels have carried data, because each creates its pipe when it first sends much. */
+/* Returns true if all channels have carried data. A channel creates its pipe when it first sends a lot of data. */
 static bool all_carried(hawser_peer *p)
 {
     struct hawser_channel_stats st[F_CHANS_MAX];
@@ -167,12 +167,12 @@ static unsigned draw(unsigned n)
 
 struct aim {
     pid_t pid;
-    int phase;      /* the phase in which it is killed */
-    uint64_t kill;  /* time of the kill, 0 before the phase is reached */
-    uint64_t start; /* start of the wait */
+    int phase;      /* phase in which the victim is killed */
+    uint64_t kill;  /* time of the kill, 0 until the victim reaches the phase */
+    uint64_t start; /* time at which the wait for the phase began */
 };
 
-/* The maximum time from the beginning of a phase to the kill, in us; mostly within the phase. */
+/* The maximum time from the start of a phase to the kill, in us. Most kills occur within the phase. */
 static const unsigned spread[F_PHASES] = {
     [F_BORN] = 2000,     [F_CONNECT] = 2500, [F_SETUP] = 200,    [F_IDLE] = 4000,
     [F_IN_WRITE] = 3000, [F_IN_READ] = 3000, [F_IN_SEND] = 3000, [F_CLOSING] = 900};
@@ -182,7 +182,7 @@ static void aim_at(struct aim *a, pid_t pid, unsigned i)
     *a = (struct aim){.pid = pid, .phase = (int)(i % F_PHASES), .start = hw_now()};
 }
 
-/* Kills the victim at a random moment after its phase has begun, or 4 s have passed. Returns true when it is dead. */
+/* Kills the victim at a random time after it reaches its phase, or after 4 s. Returns true once the victim is dead. */
 static bool fire(struct aim *a, const atomic_int *phase, unsigned *missed)
 {
     uint64_t now = hw_now();
@@ -207,7 +207,7 @@ static void pause_us(long us)
     nanosleep(&t, NULL);
 }
 
-/* The file descriptors and the heap of a process. */
+/* The number of file descriptors and the heap bytes of a process. */
 struct room {
     unsigned fds;
     uint64_t heap;
@@ -225,9 +225,9 @@ static struct room server_room(void)
     return (struct room){atomic_load(&sh->sv.fds), atomic_load(&sh->sv.heap)};
 }
 
-/* Returns the smallest values seen during a longer time, because a peer that was killed in its handshake is forgotten
- * only after handshake_ms. If the previous values are given, returns the current ones as soon as the previous ones are
- * reached again. */
+/* If `was` is NULL, returns the smallest values seen within slightly more than handshake_ms, because a peer that was
+ * killed in its handshake is freed only after this time. Otherwise, returns the current values as soon as they are back
+ * at `was`, or when a timeout expires. */
 static struct room settled(struct room (*look)(void), const struct room *was)
 {
     struct room r = look();
@@ -267,7 +267,7 @@ static void kill_clients(void)
                 aim[k].pid = 0;
                 dead++;
             }
-            /* the first few only warm up caches; then counting begins */
+            /* the first victims only warm up caches and are not counted */
             if (!aim[k].pid && begun < (dead >= warm ? kills + warm : warm)) {
                 if (begun == warm) {
                     f_reaches(&sh->side.warm, 1, 20000);
@@ -346,7 +346,7 @@ static int survivor(void)
         job[k] = (struct job){.h = h, .s = &sh->slot[k]};
         pthread_create(&t[k], NULL, survivor_thread, &job[k]);
     }
-    for (int i = 1; i <= 2; i++) { /* measures itself on request */
+    for (int i = 1; i <= 2; i++) { /* measure this process when the test requests it */
         if (!f_reaches(&sh->want, i, 100000))
             return 3;
         const struct room was = {atomic_load(&sh->fds[0]), atomic_load(&sh->heap[0])};
@@ -384,7 +384,7 @@ static void kill_servers(void)
             if (shot[k] && atomic_load(&s->done) == turn[k]) {
                 int rc = atomic_load(&s->rc);
                 uint64_t end = atomic_load(&s->ended), took = end > aim[k].kill ? end - aim[k].kill : 0;
-                refused += rc == -ECONNREFUSED; /* killed before or between connections */
+                refused += rc == -ECONNREFUSED; /* the server was killed before or between connections */
                 if (!f_typed(rc) && rc != -ECONNREFUSED) {
                     untyped++;
                     diag("killed in phase %d: %d %s", aim[k].phase, rc, s->text);
@@ -436,11 +436,11 @@ struct stop_case {
     const char *what;
     enum f_op op;
     unsigned stop_ms, op_ms, peer_ms;
-    bool client; /* the client is stopped */
+    bool client; /* true if the client is stopped instead of the server */
 };
 
-/* Runs the client, which may itself be stopped: a transfer and then, if the peer still lives, another one over a new
- * connection. A second peer of the same context is served meanwhile. */
+/* Runs the client, which may itself be stopped. Makes one transfer and then, if the peer is still alive, a second
+ * transfer over a new connection. Meanwhile, a thread makes transfers with another peer of the same context. */
 static int stop_client(const struct stop_case *t)
 {
     char peer_ms[40];
@@ -467,9 +467,9 @@ static int stop_client(const struct stop_case *t)
         lost += st[i].lost;
     atomic_store(&sh->lost, lost);
     atomic_store(&sh->step, 2);
-    f_reaches(&sh->go, 1, 20000); /* until the stopped process runs again */
-    /* The answer to a cancelled command may still be in flight, so use a new connection for the next command, but only
-     * if this one works. */
+    f_reaches(&sh->go, 1, 20000); /* wait until the stopped process has continued */
+    /* The reply to a cancelled command may still be in flight, so use a new connection for the next command, but only
+     * if the old connection still works. */
     int rc2 = hawser_peer_state(c.p);
     f_close(&c);
     c.timeout_ms = 10000;
@@ -485,8 +485,8 @@ static int stop_client(const struct stop_case *t)
     return rc2 ? 1 : 0;
 }
 
-/* Returns false if the operation had ended before the stop, so that the test must be repeated, unless this is the last
- * try. */
+/* Stops a process during an operation. Returns false if the operation completed before the stop and this is not the
+ * last try, so the test must be repeated. */
 static bool stopped(const struct stop_case *t, bool last)
 {
     char peer_ms[40];
@@ -506,7 +506,7 @@ static bool stopped(const struct stop_case *t, bool last)
     bool mid = atomic_load(&sh->step) == 1;
     int rounds = atomic_load(&sh->side.rounds);
     uint64_t end = hw_deadline((int)t->stop_ms);
-    while (hw_now() < end && atomic_load(&sh->step) != 2) /* an expired deadline ends the wait early */
+    while (hw_now() < end && atomic_load(&sh->step) != 2) /* the operation may expire before the stop ends */
         f_sleep_ms(2);
     rounds = atomic_load(&sh->side.rounds) - rounds;
     kill(victim, SIGCONT);
@@ -528,9 +528,9 @@ static bool stopped(const struct stop_case *t, bool last)
                    : "it is complete once the peer goes on");
     if (*sh->text)
         diag("%s", sh->text);
-    if (expires) /* before the end of the stop */
+    if (expires) /* before the process continues */
         ok(ms + 50 >= t->op_ms && ms < t->stop_ms, "after %llu ms of %u", ms, t->op_ms);
-    else if (dies) /* because of peer_timeout_ms; a stopped client notices when it continues */
+    else if (dies) /* after peer_timeout_ms; a stopped client detects this when it continues */
         ok(ms + 100 >= t->peer_ms && ms <= (t->client ? t->stop_ms : t->peer_ms) + SLACK_MS, "after %llu ms of %u", ms,
            t->peer_ms);
     else
@@ -550,8 +550,8 @@ static bool stopped(const struct stop_case *t, bool last)
 
 /* ---- idle; connections ----------------------------------------------------------------------------- */
 
-/* Stores how many connections to port this machine has in *n. Returns a number that identifies their sockets, by their
- * inodes. */
+/* Stores the number of this machine's connections to the port in *n. Returns a checksum of the inode numbers of their
+ * sockets. */
 static uint64_t connections(uint16_t port, unsigned *n)
 {
     char line[512];
@@ -559,8 +559,8 @@ static uint64_t connections(uint16_t port, unsigned *n)
     FILE *f = fopen("/proc/self/net/tcp", "re");
     *n = 0;
     while (f && fgets(line, sizeof(line), f)) {
-        /* Documentation/networking/proc_net_tcp.rst: slot, local, remote, state, queues, timer, retransmissions, user,
-         * timeout, inode */
+        /* The fields are slot, local, remote, state, queues, timer, retransmissions, user, timeout and inode; see
+         * Documentation/networking/proc_net_tcp.rst. */
         char *word[10] = {0}, *rest = line;
         size_t k = 0;
         while (k < HW_ARRAY_LEN(word) && (word[k] = strtok_r(rest, " ", &rest)))
@@ -576,9 +576,9 @@ static uint64_t connections(uint16_t port, unsigned *n)
     return sum;
 }
 
-/* Waits up to 10 s until all connections are established, and returns the same as connections(). All are established
- * when every channel is up and two readings are equal (the file is not read atomically, and other sockets of the
- * machine change meanwhile). */
+/* Waits up to 10 s until every channel is up and two consecutive results of connections() are equal, and returns this
+ * result. A single result may be wrong, because the file is not read atomically and other sockets may change
+ * meanwhile. */
 static uint64_t all_made(struct f_client *c, uint16_t port, unsigned want, unsigned *n)
 {
     uint64_t was = 0, now = 0;
@@ -613,7 +613,7 @@ static int idle_client(struct idle *r, unsigned idle_ms, unsigned transfers)
     uint64_t bad = 0, ns = 0;
     unsigned before, after;
     int rc = f_connect(&c, h, LOCAL, port, SIZE, NULL, 10000);
-    uint64_t a = all_made(&c, port, 4, &before); /* a peer is connected when one channel is up */
+    uint64_t a = all_made(&c, port, 4, &before); /* f_connect() returns when one channel is up */
     f_sleep_ms(idle_ms);
     for (unsigned i = 0; i < transfers && rc == 0; i++)
         rc = f_transfer(&c, i % 3, i, i % 10 ? 64u << 10 : 2u << 20, idle_ms ? &ns : NULL, &bad);
@@ -655,7 +655,7 @@ static void end_idle(struct idle *r, pid_t client, pid_t server, const char *wha
 
 int main(int argc, char **argv)
 {
-    /* Disables malloc's cache for each thread, whose contents (tens of KiB) would count as used. */
+    /* Disables malloc's per-thread caches, whose contents (tens of KiB) would be counted as used memory. */
     if (argc && !getenv("GLIBC_TUNABLES") && !setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1))
         execv("/proc/self/exe", argv);
     static const struct stop_case stops[] = {
@@ -672,7 +672,7 @@ int main(int argc, char **argv)
     if (getenv("HAWSER_TEST_LONG"))
         kills = 1000;
     else if (f_sanitized())
-        kills = 24; /* everything takes ten times longer */
+        kills = 24; /* a sanitizer makes everything ten times slower */
     rnd = (unsigned)hw_now();
     diag("random seed %u", rnd);
     sh = f_shared(sizeof(*sh), NULL);

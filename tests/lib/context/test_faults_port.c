@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests a listening port with a thousand peers and with foreign connections: HTTP, port scans, half-open connections,
- * other versions and byte orders, garbage, and replayed handshakes. They are refused with a logged reason and leave no
- * resources in use, and a real client connects at any time.
+ * other versions and byte orders, garbage, and replayed handshakes. Foreign connections must be refused with a logged
+ * reason and must not leak resources, and a real client must be able to connect at any time.
  */
 #include "faults.h"
 
@@ -20,10 +20,10 @@
 #define LOCAL     "127.0.0.1"
 #define LIMIT_S   110
 #define PEERS     1000
-#define KERNEL_MS 12000 /* the kernel keeps silent connections for at most this time before the listener gets them */
+#define KERNEL_MS 12000 /* maximum time for which the kernel withholds silent connections from the listener */
 #define WORKERS   4
 #define PEER_SIZE (64u << 10)
-#define PEER_MAX  (160u << 10) /* maximum bytes of user memory for a peer */
+#define PEER_MAX  (160u << 10) /* maximum user memory for each peer, in bytes */
 #define HALF_OPEN 300
 #define SCANS     1000
 
@@ -148,7 +148,7 @@ static void thousand(void)
         diag("%s", sh->text);
     is_int(atomic_load(&sh->bad) + atomic_load(&sh->sv.bad), 0, "with every byte in place");
     f_probe(&sh->sv);
-    /* memory of this test for each peer: the region and two guard pages */
+    /* excludes this test's own memory for each peer: the region and two guard pages */
     long long each = ((long long)atomic_load(&sh->sv.rss) - (long long)rss) / PEERS - PEER_SIZE - 8192;
     if (f_sanitized())
         tap_skip("memory for each is bounded", "a sanitizer's memory is not ours");
@@ -171,7 +171,7 @@ static void thousand(void)
     ok(stop_server(server), "the server ends well");
 }
 
-/* ---- strays ---------------------------------------------------------------------------------------------------------
+/* ---- foreign connections --------------------------------------------------------------------------------------------
  */
 
 static int dial(void)
@@ -193,7 +193,7 @@ static bool put(int fd, const void *p, size_t n)
     return send(fd, p, n, MSG_NOSIGNAL) == (ssize_t)n;
 }
 
-/* Returns whether the server has closed the connection, with an end or a reset, after any data. */
+/* Returns true if the server closes or resets the connection within timeout_ms. Discards received data. */
 static bool is_closed(int fd, int timeout_ms)
 {
     char buf[256];
@@ -224,12 +224,12 @@ static void is_logged(const char *text)
 
 static void forget_log(void)
 {
-    f_sleep_ms(1100); /* a new second, because the log is limited to 20 lines per second about foreign connections */
+    f_sleep_ms(1100); /* wait until the limit of 20 log lines per second about foreign connections is reset */
     memset(sh->sv.log, 0, sizeof(sh->sv.log));
     atomic_store(&sh->sv.log_len, 0);
 }
 
-/* Runs a real client, which makes one transfer of each kind. */
+/* Runs a real client that makes one transfer of each kind. */
 static void real_client(const char *when, int limit_ms)
 {
     uint64_t t0 = hw_now();
@@ -313,7 +313,7 @@ static void scan(void)
     is_int(failed, 0, "a port scan: 1000 connections that say nothing");
     real_client("after it", 5000);
     is_logged("closed the connection after 0 of 64 bytes");
-    f_sleep_ms(1100); /* the first line of the next second has the sum of the previous second */
+    f_sleep_ms(1100); /* the next second's first line reports the lines that were not logged */
     int fd = dial();
     hw_close(&fd);
     is_logged("more refused connections were not logged");
@@ -335,8 +335,8 @@ static void half_open(int handshake_ms)
     is_logged("0 of 64 bytes");
 }
 
-/* Makes a handshake manually, and stores its messages in hello and proof, or sends those stored there (replay). Returns
- * the connection, or -1. */
+/* Performs a handshake manually. Stores its messages in hello and proof or, if replay is true, sends the messages that
+ * are stored there. Returns the connection's file descriptor, or -1. */
 static int by_hand(uint8_t hello[HW_HELLO_SIZE], uint8_t proof[HW_PROOF_SIZE], bool replay, struct hw_welcome *w)
 {
     uint8_t key[HW_SECRET], challenge[HW_CHALLENGE_SIZE], welcome[HW_WELCOME_SIZE];
@@ -406,7 +406,7 @@ static void strays(void)
 {
     static const char *const patient[] = {"handshake_ms=4000", NULL}, *const quick[] = {"handshake_ms=1000", NULL};
     pid_t server = start_server(PEER_SIZE, quick);
-    replay(); /* first, because it counts what is reported to the application */
+    replay(); /* first, because it expects that no session has been accepted */
     real_client("after that", 5000);
     forget_log();
     some_strays();

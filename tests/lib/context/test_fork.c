@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a process with connections that forks. The child has no copies of them, so the peer notices the parent's
- * death. */
+/* Tests a process that forks while it has connections. The child must not inherit the connections, so the peer detects
+ * the parent's death. */
 #include "tests/lib/context/pairhelp.h"
 
 #include <dirent.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* Returns how many sockets and file descriptors of loops this process has, except `own`. */
+/* Returns the number of sockets and event-loop file descriptors that this process has, excluding `own`. */
 static int count_copies(int own)
 {
     int n = 0;
@@ -27,7 +27,7 @@ static int count_copies(int own)
     return n;
 }
 
-/* Serves one peer, and has a child that survives. Sends its port, and then the child's result. */
+/* Serves one peer, and forks a child that outlives this process. Writes the port and the child's result to fd. */
 static void serve(int fd)
 {
     hawser *h = ph_open(0, NULL);
@@ -38,13 +38,13 @@ static void serve(int fd)
     if (write(fd, &port, sizeof port) != sizeof port)
         _exit(1);
     must(hawser_accept(h, 10000, &p));
-    usleep(200000); /* all its connections are established */
+    usleep(200000); /* time for all connections to be established */
     if (fork() == 0) {
         int copies = count_copies(fd);
         if (write(fd, &copies, sizeof copies) != sizeof copies)
             _exit(1);
         for (int k = 0; k < 3; k++)
-            (void)close(k); /* so that readers of this test's output do not wait for it */
+            (void)close(k); /* so readers of this test's output do not wait for this child */
         sleep(20);
         _exit(0);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Injects failures: each allocation and each file descriptor of a whole run fails once, and all from a point on; system
- * calls move few bytes at a time, are interrupted, and find no buffers. The library has no hooks: the linker (--wrap,
- * see meson.build) redirects its calls. Allocations of libc itself (in getaddrinfo(), pthread_create()) are not
- * redirected; pthread_create() fails as a whole.
+ * Injects failures. In each run, one allocation or file descriptor fails, or all of them fail from that point on.
+ * System calls transfer only a few bytes, are interrupted, or find no buffers. The library has no test hooks: the
+ * linker redirects its calls (--wrap, see meson.build). Allocations within libc, such as in getaddrinfo() and
+ * pthread_create(), are not redirected; instead, pthread_create() itself fails.
  */
 #include "pairhelp.h"
 
@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-/* ---- which one fails ------------------------------------------------------------------------------ */
+/* ---- allocations and descriptors ------------------------------------------------------------------ */
 
 enum class { MEMORY, DESCRIPTOR, CLASSES };
 
@@ -23,8 +23,8 @@ static struct {
     atomic_bool armed;
     atomic_int of;    /* enum class */
     atomic_long n;    /* number of requests so far */
-    atomic_long nth;  /* the number of the request that fails */
-    atomic_bool all;  /* every later one fails too */
+    atomic_long nth;  /* number of the request that fails */
+    atomic_bool all;  /* all later requests fail too */
     atomic_long hits; /* number of failures so far */
 } inject;
 static atomic_long live;
@@ -117,13 +117,13 @@ WRAP(int, accept4, int fd, struct sockaddr *addr, socklen_t *len, int flags)
     return fails(DESCRIPTOR) ? (errno = EMFILE, -1) : __real_accept4(fd, addr, len, flags);
 }
 
-/* ---- system calls that do less ----------------------------------------------------------------------- */
+/* ---- partial system calls ---------------------------------------------------------------------------- */
 
 static struct {
-    atomic_uint shorten;   /* maximum bytes of a call; 0: no limit */
-    atomic_uint interrupt; /* interrupted calls in 100 */
-    atomic_uint starve;    /* sends in 100 that fail with ENOBUFS or ENOMEM */
-    atomic_uint again;     /* calls in 100 that fail with EAGAIN, with an event later */
+    atomic_uint shorten;   /* maximum bytes of a call, or 0 for no limit */
+    atomic_uint interrupt; /* percentage of interrupted calls */
+    atomic_uint starve;    /* percentage of sends that fail with ENOBUFS or ENOMEM */
+    atomic_uint again;     /* percentage of calls that fail with EAGAIN and cause a new event */
     atomic_ulong calls, cut, bent;
 } io;
 
@@ -140,8 +140,8 @@ static unsigned any(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* Records where each file descriptor is watched. An edge-triggered event is reported once. If the kernel itself had
- * returned less than it has, it would report the rest; modifying the entry has this effect. */
+/* Records which epoll instance watches each file descriptor. The kernel reports an edge-triggered event only once, so
+ * after a simulated EAGAIN the test modifies the epoll entry to make the kernel report the event again. */
 #define FDS 4096
 static struct {
     atomic_int epfd;
@@ -179,7 +179,7 @@ static void tell_again(int fd)
     errno = saved;
 }
 
-/* Returns true if the call must fail, with errno set. */
+/* Decides at random whether a call fails. If so, sets errno and returns true. */
 static bool bend(int fd, bool sends)
 {
     atomic_fetch_add(&io.calls, 1);
@@ -212,7 +212,7 @@ static size_t cut(size_t n)
     return k;
 }
 
-/* Stores entries for the first `room` bytes of iov in out, and returns their number. */
+/* Copies the entries for the first `room` bytes of iov to out. Returns the number of entries. */
 static int cut_iov(struct iovec *out, const struct iovec *iov, size_t n, size_t room)
 {
     size_t i = 0;
@@ -313,19 +313,19 @@ WRAP(int, epoll_wait, int epfd, struct epoll_event *ev, int n, int timeout)
     return __real_epoll_wait(epfd, ev, n, timeout);
 }
 
-/* ---- a whole life ------------------------------------------------------------------------------------- */
+/* ---- a complete run ----------------------------------------------------------------------------------- */
 
 #define SPACE (1 << 20)
 static uint8_t here[SPACE], there[SPACE];
 
 static struct {
     int errors, unclean, wrong, stuck;
-    bool shifted;    /* a send or a receive has failed, so later ones match differently */
-    char first[300]; /* the first unclean error, or operation that does not end */
+    bool shifted;    /* an earlier send or receive failed, so messages may match other receives */
+    char first[300]; /* the first unclean error or operation that does not complete */
     char error[300]; /* the first error of any kind */
 } life;
 
-/* Records an error, which is clean if it is an errno with a text. */
+/* Records an error. An error is clean if it is an errno with an error message. */
 static int note(const char *what, int rc)
 {
     if (rc == 0)
@@ -344,7 +344,7 @@ static void end(const char *what, hawser_op *op)
 {
     if (!op)
         return;
-    int rc = hawser_wait(op, 4000); /* the operation's own deadline is a tenth of that */
+    int rc = hawser_wait(op, 4000); /* the operation's own timeout is 400 ms */
     if (rc == -EAGAIN && strstr(hawser_error(), "has not ended")) {
         if (!life.stuck++)
             snprintf(life.first, sizeof(life.first), "%s does not end", what);
@@ -355,9 +355,9 @@ static void end(const char *what, hawser_op *op)
     ph_see(ph_far);
 }
 
-/* ThreadSanitizer calls this. The memory of a served read receives the next message. Only the network orders this after
- * the bytes have left, which the sanitizer does not see (and ph_see() does not help, because the sending thread need
- * not have taken the lock again). test_twosided tests the delivery of messages. */
+/* ThreadSanitizer calls this function. The memory of a served read receives the next message. Only the network orders
+ * the read's bytes before this message. The sanitizer does not see this order, and ph_see() does not help, because the
+ * sending thread may not have taken the lock again. test_twosided tests the delivery of messages. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -398,7 +398,7 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
             (void)note("send", hawser_send(ab, &v, 1, &o, &op));
             if (!order)
                 (void)note("recv", hawser_recv(ba, &w, 1, &o, &rx));
-            /* after a failed one, a receive may match the previous message, because inline data remains available */
+            /* after a failure, a receive may match the previous message, because inline data remains available */
             if (rx && hawser_wait(rx, 4000) == 0 && !life.shifted)
                 life.wrong += hawser_op_length(rx) != n[i] || memcmp(here, there, n[i]) != 0;
             end("send", op);
@@ -426,7 +426,7 @@ static void traffic(hawser_peer *ab, hawser_peer *ba, hawser_mem *ma, hawser_mem
         if (rc != -EAGAIN)
             (void)note("notification", rc);
     }
-    /* cancelled in the middle */
+    /* cancel a write in flight */
     op = rx = NULL;
     struct hawser_vec v = {ma, 0, SPACE, r, 0, NULL};
     (void)note("write", hawser_write(ab, &v, 1, &o, &op));
@@ -509,7 +509,7 @@ static void every(enum class c, bool all, const char *what)
         silent = life.errors;
         if (!silent || again++ > 2)
             break;
-        /* the deadlines above are short because of the runs that fail, so a busy machine may miss one */
+        /* the timeouts above are short because of the failing runs, so one may expire on a busy machine */
         diag("%s: without any failure: %s", text, life.error);
         n--;
     }

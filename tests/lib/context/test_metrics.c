@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a context's local socket: who may read it, its contents, the cost of readers that do not read, and that nothing
- * fails if there can be no socket. */
+/* Tests a context's metrics socket: access rights, contents, and the cost of clients that do not read. Also tests that
+ * a context works if its socket cannot be created. */
 #include "base/metric.h"
 #include "base/rundir.h"
 #include "context/metrics.h"
@@ -16,9 +16,9 @@
 static char dir[64], knob[96];
 static const char *const knobs[] = {knob, "metrics_kind=test", NULL};
 
-/* ---- sends that take little ----------------------------------------------------------------------------- */
+/* ---- refused sends -------------------------------------------------------------------------------------- */
 
-static atomic_bool starve;  /* local sockets accept no more data */
+static atomic_bool starve;  /* true if local sockets accept no data */
 static atomic_uint refused; /* number of refused sends */
 
 ssize_t __real_send(int fd, const void *buf, size_t n, int flags);
@@ -36,7 +36,7 @@ ssize_t __wrap_send(int fd, const void *buf, size_t n, int flags)
 
 /* ---- readers -------------------------------------------------------------------------------------------- */
 
-/* Connects to the socket of that name. Returns the socket or -errno. */
+/* Connects to the metrics socket `name`. Returns a file descriptor or -errno. */
 static int dial(const char *name)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -51,7 +51,7 @@ static int dial(const char *name)
     return rc;
 }
 
-/* Returns the data of a connection up to its end, and closes it. */
+/* Reads a connection until its end, and closes it. Returns the data. */
 static char *read_all(int fd, size_t *len)
 {
     size_t room = 1 << 20;
@@ -73,7 +73,7 @@ static void note_name(void *arg, const char *name, pid_t pid, unsigned number)
     n_names++;
 }
 
-/* Returns how many sockets there are, and stores the last one's name in name_of. */
+/* Returns the number of metrics sockets, and stores the name of the last socket in name_of. */
 static int count_names(void)
 {
     int fd = hw_rundir_open(dir, false, geteuid());
@@ -100,7 +100,7 @@ static bool is_whole(const char *text)
     return len > end && strcmp(text + len - end, HW_METRICS_END) == 0;
 }
 
-/* Returns the sum of the samples of a family whose labels contain this text. */
+/* Returns the sum of all samples in a metric family whose labels contain `label`. */
 static double sum_of(const char *text, const char *family, const char *label)
 {
     double sum = 0;
@@ -197,7 +197,7 @@ static void test_counts(void)
     hawser_close(p.a);
 }
 
-/* Tests more peers than are listed. */
+/* Tests more peers than the metrics list individually. */
 static void test_many(void)
 {
     enum { PEERS = HW_METRICS_PEERS + 6, LEN = 64 << 10 };
@@ -211,7 +211,7 @@ static void test_many(void)
     for (int i = 0; i < PEERS; i++)
         ph_connect(a, b, port, &ab[i], &ba[i]);
     must(count_names() == 1 ? 0 : -ENOENT);
-    free(read_name(name_of)); /* so that peers get their places */
+    free(read_name(name_of)); /* reading the metrics selects the peers that are listed */
     for (int i = 0; i < PEERS; i++)
         must(ph_one(hawser_write, ab[i], &from, 0, LEN, &to.region, 0));
     char *text = read_name(name_of), id[32];
@@ -283,7 +283,7 @@ static void test_readers(void)
     ok(len == 0 && count_names() == 0, "a context is closed while somebody reads");
 }
 
-/* Connects in a child process of another user. Stores the result of connecting, and the length of the text. */
+/* Connects from a child process of another user. Stores the connect result in *rc and the text's length in *got. */
 static void try_as_nobody(int *rc, int *got)
 {
     int pipe_fd[2], said[2] = {-1, -1};
@@ -337,7 +337,7 @@ static void test_strangers(void)
     hawser_close(h);
 }
 
-/* Tests which folders are refused. The context can be opened without its socket. */
+/* Tests that unsafe folders are refused and that the context can then be opened without a socket. */
 static void test_folders(void)
 {
     char other[128], text[160];
@@ -374,7 +374,7 @@ static void test_folders(void)
     hawser_close(h);
 }
 
-/* A killed process leaves a name, which a new context removes once it is old. A child of fork() removes nothing. */
+/* Tests that a new context removes the old socket of a killed process, and that a forked child removes no socket. */
 static void test_leftovers(void)
 {
     char stale[HW_RUNDIR_NAME], path[128];
@@ -410,7 +410,7 @@ static void test_leftovers(void)
     char *text = read_name(name_of);
     ok(is_whole(text), "a child that ends changes nothing");
     free(text);
-    /* a file of that name that is not the context's */
+    /* another file that has the name of the context's socket */
     snprintf(path, sizeof path, "%s/%s", dir, name_of);
     unlink(path);
     at = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -419,7 +419,7 @@ static void test_leftovers(void)
     is_int(unlink(path), 0, "what has taken its name is not removed");
 }
 
-/* With caller progress, the socket is served when the caller drives the loop. */
+/* Tests that with caller progress, the socket is served while the caller drives the loop. */
 static void test_caller(void)
 {
     size_t len = 0;
@@ -442,7 +442,7 @@ int main(void)
     if (!mkdtemp(dir))
         bail("no folder");
     snprintf(knob, sizeof knob, "metrics_dir=%s", dir);
-    test_leftovers(); /* first, because it opens a context in a child, which must not be forked beside threads */
+    test_leftovers(); /* first, because it opens a context in a forked child, so no thread may exist yet */
     test_socket();
     test_counts();
     test_many();

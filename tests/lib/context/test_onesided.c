@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests writes and reads with the public API: sizes, alignment, lists, inline data, refusals, and revocation. */
+/* Tests writes and reads with the public API: sizes, alignment, lists, inline data, refused requests, revocation. */
 #include "pairhelp.h"
 
 #include "context/context.h"
@@ -45,7 +45,7 @@ static void sizes(void)
 
 #define PIECE 97
 
-/* Writes and reads n descriptors of PIECE bytes, every third empty; local and remote order are opposite. */
+/* Writes and reads n descriptors of PIECE bytes in reverse remote order. Every third descriptor is empty. */
 static void list_of(size_t n)
 {
     struct ph_buf a = ph_buf(pr.a, n * PIECE, 1, 0, NULL);
@@ -115,7 +115,7 @@ static void lists(void)
     free(v);
 }
 
-/* ---- what is refused on this side ------------------------------------------------------------------ */
+/* ---- requests that this side refuses --------------------------------------------------------------- */
 
 static void refused_here(void)
 {
@@ -180,11 +180,11 @@ static void refused_here(void)
     ph_drop(&other);
 }
 
-/* ---- what the peer refuses ------------------------------------------------------------------------- */
+/* ---- requests that the peer refuses ---------------------------------------------------------------- */
 
 enum { INLINE_N = 64, CHUNK_N = 300000 };
 
-/* Tests a forged region: the request passes this side and must fail on the other side. */
+/* Tests a forged region: requests pass the checks on this side and must fail on the other side. */
 static void forged(const char *what, const struct hawser_region *r, uint64_t off, struct ph_buf *b, int wr, int rr)
 {
     static const size_t n[] = {INLINE_N, CHUNK_N};
@@ -214,7 +214,7 @@ static void refused_there(void)
     uint8_t key[HAWSER_KEY_SIZE], rokey[HAWSER_KEY_SIZE], wokey[HAWSER_KEY_SIZE];
     struct hawser_region good, r, ro, wo;
     hw_pattern_fill(b.p, b.len, 9, 0);
-    /* the middle of the memory, so that the bytes on both sides of the region belong to the peer too */
+    /* the middle of the memory, so the bytes before and after the region also belong to the peer */
     must(hawser_export(b.mem, 100000, 400000, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL, key));
     must(hawser_export(b.mem, 100000, 400000, HAWSER_REMOTE_READ, NULL, rokey));
     must(hawser_export(b.mem, 100000, 400000, HAWSER_REMOTE_WRITE, NULL, wokey));
@@ -240,7 +240,7 @@ static void refused_there(void)
     is_rc(ph_one(hawser_read, pr.ab, &a, 0, CHUNK_N, &r, 0), -EACCES, "reading with forged rights, large");
     ok(hw_pattern_check(b.p, b.len, 9, 0, NULL) == 0, "and no byte changed");
 
-    /* one bad descriptor among good ones fails the operation, and the peer remains alive */
+    /* one bad descriptor in a list fails the operation, but the peer remains connected */
     struct hawser_region bad = good;
     bad.secret++;
     struct hawser_vec v[3] = {{.mem = a.mem, .length = 1000, .region = &good},
@@ -267,12 +267,12 @@ static void refused_there(void)
     must(hawser_revoke(pr.b, key));
     is_rc(hawser_revoke(pr.b, key), -ESTALE, "revoking twice");
     forged("a revoked region", &good, 0, &b, -ESTALE, -ESTALE);
-    /* its place in the table is reused, and the old key must not be valid for it */
+    /* the table entry is reused, and the old key must not be valid for the new export */
     uint8_t again[HAWSER_KEY_SIZE];
     must(hawser_export(b.mem, 0, b.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL, again));
     forged("a revoked region whose place was taken", &good, 0, &b, -ESTALE, -ESTALE);
     ph_drop(&a);
-    ph_drop(&b); /* while exports exist */
+    ph_drop(&b); /* while exports still exist */
     is_rc(hawser_revoke(pr.b, again), -ESTALE, "deregistering revoked what was left");
 }
 
@@ -304,12 +304,12 @@ struct storm {
     uint64_t len;
     ph_post post;
     uint8_t fill;
-    atomic_bool stop; /* the revocation has ended */
+    atomic_bool stop; /* set after the revocation */
     atomic_int done;
     int bad_rc, late; /* read after the thread has ended */
 };
 
-/* Waits for the operation's end. Records an error other than that of a revoked region. */
+/* Waits for the operation to complete. Records any error except -ESTALE, which a revoked region causes. */
 static void end_in_storm(struct storm *s, hawser_op *op)
 {
     int rc = ph_finish(op);
@@ -318,12 +318,12 @@ static void end_in_storm(struct storm *s, hawser_op *op)
         s->bad_rc = rc;
 }
 
-/* Keeps four operations in flight until the revocation has ended, and then posts one more, because the scheduler may
- * let none of the four end between the revocation and the test's last check of the memory. */
+/* Keeps four operations in flight until `stop` is set. Then posts one more, because on a busy machine none of the four
+ * may complete between the revocation and the test's last check of the memory. */
 static void *storm(void *arg)
 {
     struct storm *s = arg;
-    struct ph_buf a = ph_buf(pr.a, 4 * s->len, 0, 0, NULL); /* each has its own quarter, on both sides */
+    struct ph_buf a = ph_buf(pr.a, 4 * s->len, 0, 0, NULL); /* one quarter for each operation, on both sides */
     memset(a.p, s->fill, a.len);
     hawser_op *op[4] = {0};
     for (unsigned i = 0; !atomic_load(&s->stop); i++) {
@@ -400,7 +400,7 @@ static void deregistration(void)
     hawser_op_free(op);
     is_rc(hawser_mem_deregister(NULL), 0, "nothing is deregistered easily");
     free(a.raw);
-    /* many exports of one memory, which end with it */
+    /* deregistering memory revokes all of its exports */
     struct ph_buf b = ph_buf(pr.b, 4096, 0, 0, NULL);
     uint8_t key[100][HAWSER_KEY_SIZE];
     for (int i = 0; i < 100; i++)
@@ -412,11 +412,11 @@ static void deregistration(void)
     is_int(stale, 100, "100 exports went with their memory");
 }
 
-/* ---- data that is copied at once --------------------------------------------------------------------- */
+/* ---- inline data ------------------------------------------------------------------------------------- */
 
-#define SMALL 64 /* bytes of each of many writes */
+#define SMALL 64 /* bytes of each small write */
 
-/* Starts a write of len bytes `fill` from memory that is changed and freed before this returns. */
+/* Starts a write of len bytes `fill` from memory that is overwritten and freed before this function returns. */
 static int write_inline(hawser_peer *p, size_t len, int fill, const struct hawser_region *r, uint64_t at,
                         hawser_op **op)
 {
@@ -452,7 +452,7 @@ static void inline_sizes(struct ph_buf *b)
     }
 }
 
-/* Mixes inline data and registered memory in one operation that is divided into chunks. */
+/* Tests inline data and registered memory in one operation that is divided into chunks. */
 static void inline_mixed(struct ph_buf *b)
 {
     struct ph_buf a = ph_buf(pr.a, b->len, 0, 0, NULL);
@@ -505,8 +505,8 @@ static void inline_refused(struct ph_buf *b)
     ph_drop(&a);
 }
 
-/* Cancels many writes and frees handles while rails may have the bytes. Checks that each block is complete or
- * unchanged, and that no other memory of this process was sent. */
+/* Cancels many writes, and frees handles while rails may still be sending the data. Checks that each block is complete
+ * or unchanged, and that no other memory of this process was sent. */
 static void inline_cancelled(void)
 {
     enum { MANY = 500 };
@@ -540,7 +540,7 @@ static void inline_cancelled(void)
     ph_drop(&b);
 }
 
-/* The peer closes during such writes. Every other handle is freed without waiting for the end of its write. */
+/* Tests inline writes to a peer that closes. Frees every other handle without waiting for its write to complete. */
 static void inline_death(void)
 {
     enum { MANY = 300 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests contexts and peers: many of them, a context's connection to itself, wrong keys, names and ports, and closing
- * with pending operations. */
+/* Tests many contexts and peers, a context that connects to itself, wrong keys, names and ports, and closing with
+ * pending operations. */
 #include "pairhelp.h"
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ static void many_peers(void)
                  hawser_peer_user(out[i]) == NULL;
     }
     is_int(named, MANY, "each has its name and its user's pointer");
-    /* every other one is closed; the others are not affected */
+    /* close every other peer; the remaining peers must not be affected */
     for (int i = 0; i < MANY; i += 2)
         hawser_peer_close(out[i]);
     int gone = 0, stay = 0;
@@ -117,8 +117,8 @@ static void *wait_thread(void *arg)
     return NULL;
 }
 
-/* Posts writes and reads, sends without receives, and receives without sends. m: memory to send from, and after its
- * middle to receive into. */
+/* Posts writes, reads, sends without receives, and receives without sends. The first half of m is for outgoing data,
+ * and the second half is for incoming data. */
 static void post_all(struct pair *p, struct ph_buf *m, struct ph_buf *t, hawser_op **op)
 {
     for (int i = 0; i < PENDING; i++) {
@@ -128,7 +128,7 @@ static void post_all(struct pair *p, struct ph_buf *m, struct ph_buf *t, hawser_
             v.offset = half;
         if (i % 8 == 4)
             v.remote_offset = half;
-        if (i % 8 == 0) { /* the two reads use separate places */
+        if (i % 8 == 0) { /* the two reads use separate memory */
             v.length = half / 2;
             v.offset += i ? half / 2 : 0;
         }
@@ -203,7 +203,7 @@ static void closing(enum how how, bool with_waiters, uint32_t flags)
     if (how != THEIR_CONTEXT)
         hawser_close(p.b);
     for (int i = 0; i < PENDING; i += 2)
-        hawser_op_free(op[i]); /* after the context was closed */
+        hawser_op_free(op[i]); /* operations can be freed after the context is closed */
     free(m.raw);
     free(t.raw);
 }
@@ -222,14 +222,14 @@ static void trifles(void)
     is_rc(hawser_progress(h, 0), -EAGAIN, "hawser_progress() beside threads is harmless");
     ok(strcmp(hawser_version(), "1.0.0") == 0, "a version");
     hawser_close(h);
-    /* opened and closed repeatedly */
+    /* repeated opening and closing must not leak file descriptors */
     int before = ph_fds();
     for (int i = 0; i < 100; i++)
         hawser_close(ph_open(i % 2 ? HAWSER_CALLER_PROGRESS : 0, NULL));
     is_int(ph_fds(), before, "100 contexts opened and closed leave no descriptor");
 }
 
-/* ---- what is wrong ---------------------------------------------------------------------------------- */
+/* ---- invalid arguments ------------------------------------------------------------------------------ */
 
 static void wrong_options(void)
 {
@@ -284,7 +284,7 @@ static void wrong_places(void)
     ok(rc == -E2BIG, "2^32 - 1 channels: %d: %s", rc, hawser_error());
     o = (struct hawser_connect_options){.size = 1};
     is_rc(hawser_connect(a, "127.0.0.1", port, &o, 5000, &p), -EINVAL, "options of no size");
-    /* a port without a listener: bound, not listening */
+    /* a port that is bound but has no listener */
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(in);
@@ -337,7 +337,7 @@ static void keys(const char *ka, const char *kb, int want, const char *here, con
     hawser_close(b);
 }
 
-/* Tests a key for one connection, which overrides the context's key. */
+/* Tests a key for a single connection, which overrides the context's key. */
 static void own_key(const char *ka, const char *kb, const char *given, int want, const char *what)
 {
     step(what);
@@ -384,7 +384,7 @@ static void statistics(void)
     free(t.raw);
 }
 
-/* Returns the number of connections over loopback, whose speed is unknown, if knob channels does not specify it. */
+/* Returns the default number of connections to a peer over loopback, a network of unknown speed. */
 static int count_default_channels(const char *threads, rlim_t files)
 {
     char text[16];

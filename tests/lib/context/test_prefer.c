@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests preferred NICs (hawser_connect_options.prefer) between two nodes of a lab with three NICs each: the other NICs
- * carry nothing while a preferred one works, and everything while none does, whether the kernel reports a failure or
- * packets are lost. Also tests that an operation does not wait for the next ping if the first rail is down and nothing
- * else is in flight, and that the peers of a context use different NICs first.
+ * Tests preferred NICs (hawser_connect_options.prefer) between two nodes of a lab with three NICs each. While a
+ * preferred NIC works, the other NICs must carry nothing. While no preferred NIC works, the other NICs must carry
+ * everything, whether the kernel reports the failure or packets are lost. Also tests that an operation does not wait
+ * for the next ping if the first rail is down and nothing else is in flight, and that the first rails of a context's
+ * peers use different NICs.
  *
  * The client is a process in node a, which prints the TAP output and takes down its own NICs. The server is a process
  * in node b.
@@ -20,7 +21,7 @@
 #define NICS    3
 #define SIZE    (8u << 20)
 #define LIMIT_S 110
-#define OP_MS   14000 /* less than the time after which, with these knobs, a rail ends or pings by itself */
+#define OP_MS   14000 /* shorter than all timeouts and ping intervals that the knobs below set */
 
 static const char *const patient[] = {"stall_ms=60000", "peer_timeout_ms=60000", "keepalive_ms=15000", NULL};
 
@@ -43,7 +44,7 @@ static int run(const char *fmt, unsigned nic)
     return system(line); /* NOLINT(cert-env33-c): the test's own commands */
 }
 
-/* Makes packets that leave by the NIC get lost without an error, or undoes this. */
+/* If `lose` is true, causes packets sent through the NIC to be lost without an error. Otherwise, undoes this. */
 static void lose_packets(unsigned nic, bool lose)
 {
     int rc =
@@ -77,7 +78,7 @@ static struct carried look(hawser_peer *p)
     return c;
 }
 
-/* Waits up to ms until the NIC has channels that are up, or (up false) has none. */
+/* Waits up to `ms` milliseconds until the NIC has a channel that is up or, if `up` is false, has no such channel. */
 static bool wait_for_nic(hawser_peer *p, unsigned nic, bool up, unsigned ms)
 {
     for (unsigned t = 0; t < ms; t += 20, f_sleep_ms(20))
@@ -175,7 +176,7 @@ static void prefer_one(void)
     hawser_close(h);
 }
 
-/* Returns the number of the NIC with the first rail, which carries small messages. */
+/* Returns the number of the NIC that the first rail uses. The first rail carries small messages. */
 static unsigned first_nic(hawser_peer *p)
 {
     struct hawser_channel_stats st[F_CHANS_MAX];
@@ -221,14 +222,14 @@ static void prefer_others(void)
     ok(c.bytes[0] && c.bytes[2] && !c.bytes[1] && !c.up[1], "both carry, the third one does not");
     run("ip link set eth%u down", 0);
     transfer(&f, SIZE, "one of two is down");
-    f_sleep_ms(1000); /* attempts to connect over the NIC that is down have failed by now */
+    f_sleep_ms(1000); /* time for attempts to connect over the NIC that is down to fail */
     ok(!look(f.p).up[1], "the third one is not called while the other one works");
     run("ip link set eth%u up", 0);
     f_close(&f);
     hawser_close(h);
 }
 
-/* Nothing else is in flight that would wake another rail, and the next ping is 15 s away. */
+/* Makes writes while nothing else is in flight that would wake another rail, and the next ping is 15 s away. */
 static void first_rail_is_down(void)
 {
     uint64_t worst = 0;
@@ -242,7 +243,7 @@ static void first_rail_is_down(void)
         struct hawser_vec v = {.mem = f.mem, .length = 64 << 10, .region = &f.region};
         struct hawser_op_options o = {.size = sizeof o, .timeout_ms = OP_MS};
         hawser_op *op;
-        f_sleep_ms(300); /* time for operations in flight to end */
+        f_sleep_ms(300); /* time for operations in flight to complete */
         uint64_t t0 = hw_now();
         rc = hawser_write(f.p, &v, 1, &o, &op);
         rc = rc ? rc : hawser_wait(op, OP_MS);
@@ -315,7 +316,7 @@ int main(int argc, char **argv)
         return 1;
     snprintf(lab, sizeof lab, "tp%d", (int)getpid());
     fflush(stdout);
-    /* A separate process, so that the lab is removed in any case. */
+    /* Run in a separate process, so the lab is removed even if the test crashes or hangs. */
     pid_t pid = f_fork(LIMIT_S);
     if (pid == 0)
         exit(watched());

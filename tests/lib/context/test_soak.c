@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what must remain constant or small: memory and file descriptors over many transfers, and the CPU time of
- * waiting threads. Also makes one transfer of 2^32+7 bytes. */
+/* Tests that memory and file descriptors do not increase over many transfers, that waiting threads use little CPU time,
+ * and that a transfer of 2^32+7 bytes works. */
 #include "pairhelp.h"
 
 #include <malloc.h>
@@ -58,7 +58,7 @@ static int transfers(unsigned count, struct ph_buf *m, struct ph_buf *t)
         case 1:
             must(hawser_read(pr.ab, &v, 1, NULL, o));
             break;
-        case 2: /* before its receive in every second case */
+        case 2: /* every other send is posted before its receive */
             if (i & 1)
                 must(hawser_recv(pr.ba, &w, 1, NULL, r));
             must(hawser_send(pr.ab, &v, 1, NULL, o));
@@ -87,9 +87,9 @@ static void flat(void)
     step("many transfers");
     struct ph_buf m = ph_buf(pr.a, 5 * DEPTH * 20000, 0, 0, NULL);
     struct ph_buf t = ph_buf(pr.b, 5 * DEPTH * 20000, 0, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, NULL);
-    int bad = transfers(2000, &m, &t); /* one-time allocations happen now */
+    int bad = transfers(2000, &m, &t); /* makes one-time allocations before the measurement */
     struct ph_buf big = ph_buf(pr.a, 64 << 20, 0, 0, NULL), there = ph_buf(pr.b, 64 << 20, 0, 3, NULL);
-    for (int i = 0; i < 8; i++) { /* also each channel's pipe, when it first carries much */
+    for (int i = 0; i < 8; i++) { /* large transfers make each channel create its pipe */
         bad += ph_one(hawser_write, pr.ab, &big, 0, big.len, &there.region, 0) != 0;
         bad += ph_one(hawser_read, pr.ab, &big, 0, big.len, &there.region, 0) != 0;
     }
@@ -120,8 +120,8 @@ static void *waiter(void *arg)
     return (void *)(intptr_t)hawser_wait(arg, 6000);
 }
 
-/* Returns the CPU time of one second, or of the best of five seconds if it exceeds most, because on a busy machine the
- * kernel sometimes charges work for other programs to this process. */
+/* Returns the CPU time that this process uses in one second, in ms. If the result exceeds `most`, measures again and
+ * returns the smallest of up to five results, because a busy kernel sometimes charges this process for other work. */
 static double second_ms(double most)
 {
     double best = 1e9;
@@ -139,7 +139,7 @@ static void idle(void)
     usleep(300000); /* time for earlier work to end */
     double used = second_ms(5);
     ok(used < 5, "two idle contexts with connected peers use %.2f ms of CPU in a second", used);
-    /* one second with three threads that wait for operations of one peer */
+    /* three threads wait for operations of one peer for one second */
     struct ph_buf m = ph_buf(pr.a, 64, 0, 0, NULL);
     hawser_op *op[3];
     pthread_t t[3];
@@ -202,7 +202,7 @@ static void beyond_32_bits(void)
        "2^32+7 bytes written in one transfer (%d)", rc);
     hawser_op_free(op);
     memset(b, 0, unit);
-    /* the end in any case: the last seven bytes and a few before them */
+    /* tests the last 100 bytes separately, including the seven bytes beyond 2^32 */
     v = (struct hawser_vec){ma, len - 100, 100, &r, len - 100, NULL};
     must(hawser_write(pr.ab, &v, 1, NULL, &op));
     is_rc(ph_finish(op), 0, "its last bytes alone");

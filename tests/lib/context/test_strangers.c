@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests foreign connections that send nothing or almost nothing: they keep no peer from connecting. Also connects more
- * peers at once than the listener has places for. */
+/* Tests that foreign connections that send nothing or almost nothing do not prevent peers from connecting. Also
+ * connects more peers at once than the listener has slots. */
 #include "tests/lib/context/pairhelp.h"
 
 #include <arpa/inet.h>
@@ -8,12 +8,12 @@
 #include <sys/socket.h>
 
 #define MOST  3000
-#define CROWD 300 /* more than the listener has places for */
+#define CROWD 300 /* more connections than the listener has slots */
 
 static int stranger[MOST];
 static unsigned strangers;
 
-/* Opens n foreign connections, each of which sends this many bytes. */
+/* Opens n foreign connections, and sends `bytes` bytes on each connection. */
 static void come(uint16_t port, unsigned n, size_t bytes)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -37,7 +37,7 @@ static void leave(void)
         close(stranger[--strangers]);
 }
 
-/* Returns the ms that another peer needs to connect and be accepted, or -1 if it fails. */
+/* Connects one more peer. Returns the time until the peer is accepted, in ms, or -1 on failure. */
 static int connect_one(hawser *a, hawser *b, uint16_t port)
 {
     struct ph_join j = {.h = a, .port = port};
@@ -66,7 +66,7 @@ static bool is_closed(int fd)
     return n == 0 || errno != EAGAIN;
 }
 
-/* New connections of an address replace its oldest ones, and so have time to send their greeting. */
+/* Tests that new connections from an address replace only the oldest connections from the same address. */
 static void replace_oldest(uint16_t port)
 {
     unsigned closed = 0;
@@ -94,7 +94,7 @@ static void *accept_crowd(void *arg)
     return NULL;
 }
 
-/* Connects many peers at the same time, which displace each other, and closes them. Returns how many connected. */
+/* Connects many peers at the same time, so connections displace each other. Returns how many peers connected. */
 static unsigned connect_crowd(hawser *a, hawser *b, uint16_t port)
 {
     static hawser_peer *p[CROWD];

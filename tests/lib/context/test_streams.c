@@ -64,7 +64,7 @@ static void sizes(void)
 
 /* ---- many streams, mixed lengths, both directions, at the same time ---------------------------------- */
 
-static uint32_t base = 1; /* first number of the streams */
+static uint32_t base = 1; /* number of the first stream */
 
 #define LANES    24
 #define MESSAGES 60
@@ -77,7 +77,7 @@ struct side {
     bool sends_first;
     unsigned seed;
     uint64_t bad, done;
-    bool guarded; /* no memory outside its receives was written */
+    bool guarded; /* no memory outside the receive buffers was written */
 };
 
 static uint32_t length_of(unsigned lane, unsigned k)
@@ -95,7 +95,7 @@ static uint32_t length_of(unsigned lane, unsigned k)
     }
 }
 
-/* Keeps up to DEEP sends and receives in flight on each of its streams, posted in a random order of streams. */
+/* Keeps up to DEEP sends and DEEP receives in flight on each stream. Selects the stream for each call at random. */
 static void *run_side(void *arg)
 {
     struct side *s = arg;
@@ -165,12 +165,12 @@ static void many(void)
        "%d streams of %d messages each way, all in their places and of the right length", LANES, MESSAGES);
 }
 
-/* ---- the same while channels die ----------------------------------------------------------------------- */
+/* ---- many streams while channels are reset ------------------------------------------------------------- */
 
 static atomic_bool cutting;
 
-/* Resets one channel after another, like a failing path, with connect() to an unspecified address (tcp_disconnect() in
- * the kernel). */
+/* Simulates failing paths by resetting one channel after another. connect() to an AF_UNSPEC address makes the kernel
+ * reset the connection (tcp_disconnect()). */
 static void *cutter(void *arg)
 {
     unsigned *cuts = arg, seed = 3;
@@ -187,8 +187,8 @@ static void *cutter(void *arg)
                 ntohs(a.sin_port) != (unsigned)atoi(colon + 1) || ntohs(a.sin_port) == pr.port)
                 continue;
             struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-            /* a raw system call, because ThreadSanitizer would report libc's function as a use of the file descriptor
-             * in two threads, which it is */
+            /* A raw system call, because ThreadSanitizer would report a data race if libc's connect() used another
+             * thread's file descriptor. */
             *cuts += syscall(SYS_connect, fd, &nowhere, sizeof(nowhere)) == 0;
             break;
         }
@@ -221,7 +221,7 @@ static void under_fire(void)
        (unsigned long long)retaken, (unsigned long long)bytes);
 }
 
-/* ---- one stream does not hold up another ---------------------------------------------------------------- */
+/* ---- streams do not delay each other -------------------------------------------------------------------- */
 
 static void apart(void)
 {
@@ -240,7 +240,7 @@ static void apart(void)
     hawser_op_free(r2);
     is_rc(ph_finish(s1), 0, "the long send ends");
     is_rc(ph_finish(s2), 0, "the short one too");
-    /* stream 0 is independent of them */
+    /* stream 0 is independent of the other streams */
     hawser_op *r0 = post(hawser_recv, pr.ba, &b, 0, N, 0), *s0 = post(hawser_send, pr.ab, &a, 0, N, 0);
     is_rc(ph_finish(r0), 0, "messages without a stream pass by");
     is_rc(ph_finish(s0), 0, "all of them");
@@ -280,7 +280,7 @@ static void failures(void)
     too_long(100000, true, 63);
     too_long(100000, false, 64);
 
-    /* after a cancelled operation, the other side matches the next one */
+    /* after a cancelled operation, the other side matches the next operation */
     hawser_op *s = post(hawser_send, pr.ab, &a, 0, N, 65), *r, *r2, *s2;
     usleep(2000);
     must(hawser_cancel(s));
@@ -323,8 +323,8 @@ static void failures(void)
     ph_drop(&b);
 }
 
-/* Returns the result of an operation on a stream that the other side has closed: it fails at once, or when the closing
- * is known here. */
+/* Returns the result of an operation on a stream that the other side has closed. The operation fails at once, or when
+ * this side is informed that the stream is closed. */
 static int finish_late(ph_post f, hawser_peer *p, struct ph_buf *m, size_t len, uint32_t stream)
 {
     hawser_op *op;
@@ -370,7 +370,7 @@ static void closing(void)
     must(hawser_stream_close(pr.ab, 72));
     must(hawser_stream_close(pr.ab, 73));
 
-    /* with long messages in flight */
+    /* close streams with long messages in flight */
     int bad = 0;
     for (uint32_t i = 0; i < 50; i++) {
         hawser_op *x[4], *y[4];
@@ -383,7 +383,7 @@ static void closing(void)
         for (int k = 0; k < 4; k++) {
             int rr = ph_finish(x[k]), sr = ph_finish(y[k]);
             bad += (rr && rr != -ECANCELED && rr != -ESHUTDOWN) || (sr && sr != -ECANCELED && sr != -ESHUTDOWN);
-            bad += i % 2 && sr == 0 && rr != 0; /* the sender was told that the message had arrived */
+            bad += i % 2 && sr == 0 && rr != 0; /* the send succeeded although its receive failed */
         }
         must(hawser_stream_close(i % 2 ? pr.ba : pr.ab, 100 + i));
     }
@@ -401,7 +401,7 @@ static void churn(void)
     struct ph_buf a = ph_buf(pr.a, 64, 0, 0, NULL), b = ph_buf(pr.b, 64, 0, 0, NULL);
     int bad = 0;
     step("churn");
-    for (uint32_t i = 0; i < 70000; i++) { /* more than can be open at a time */
+    for (uint32_t i = 0; i < 70000; i++) { /* more streams than can be open at a time */
         hawser_op *s = post(hawser_send, pr.ab, &a, 0, 64, 100000 + i);
         hawser_op *r = post(hawser_recv, pr.ba, &b, 0, 64, 100000 + i);
         bad += ph_finish(r) != 0;
@@ -416,7 +416,7 @@ static void churn(void)
     ph_drop(&b);
 }
 
-/* ---- what waits for its receive is bounded ------------------------------------------------------------------ */
+/* ---- waiting messages are bounded --------------------------------------------------------------------------- */
 
 static void bounded(void)
 {
@@ -445,7 +445,7 @@ static void bounded(void)
     ph_close(&q);
 }
 
-/* ---- the peer goes ------------------------------------------------------------------------------------------- */
+/* ---- the peer closes ------------------------------------------------------------------------------------- */
 
 static void peer_goes(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests many operations with one call: every kind, their order, handles and completions, and where a list stops. */
+/* Tests posting many operations with one call: all kinds, order, handles, completions, and invalid requests. */
 #include "pairhelp.h"
 
-#define MANY  600 /* more than hawser_submit() posts before it sends them */
+#define MANY  600 /* more operations than hawser_submit() posts before it sends them */
 #define SMALL 64
 
 static struct pair pr;
@@ -62,7 +62,7 @@ static struct hawser_vec vec[MANY + 1];
 static hawser_op *ops[MANY + 1];
 static struct hawser_op_options opts[MANY + 1];
 
-/* Makes small writes, each to its own place, from memory that changes as soon as they are started. */
+/* Posts small writes to separate offsets with one call, from memory that is overwritten as soon as the call returns. */
 static void many_writes(unsigned n)
 {
     struct ph_buf b = ph_buf(pr.b, MANY * SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
@@ -110,7 +110,7 @@ static void keep_order(void)
     int rc = 0;
     for (unsigned at = 0; at < MANY && rc == 0; at += 300)
         rc = hawser_submit(pr.ab, req + at, 300, &started);
-    memset(said, 0, sizeof said); /* submit() has copied the notifications' bytes */
+    memset(said, 0, sizeof said); /* hawser_submit() has copied the notifications */
     unsigned k = 0;
     for (unsigned i = 0; i < MANY; i++) {
         bad += ph_finish(ops[i]) != 0;
@@ -132,7 +132,7 @@ static void keep_order(void)
     ph_drop(&b);
 }
 
-/* Tests that without handles, each operation is reported once, with its user value. */
+/* Tests that each operation without a handle is reported once, with its user value. */
 static void completions(void)
 {
     struct ph_buf b = ph_buf(pr.b, SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
@@ -159,7 +159,7 @@ static void completions(void)
     ph_drop(&b);
 }
 
-/* ---- where it stops ------------------------------------------------------------------------------------ */
+/* ---- invalid requests ---------------------------------------------------------------------------------- */
 
 static void stops(void)
 {
@@ -204,7 +204,7 @@ static void stops(void)
     ph_drop(&b);
 }
 
-/* ---- several threads, calling off, death ----------------------------------------------------------------- */
+/* ---- threads, cancellation, lost peers ------------------------------------------------------------------- */
 
 struct submitter {
     pthread_t thread;
@@ -213,7 +213,7 @@ struct submitter {
     int bad;
 };
 
-/* Makes rounds of 16 writes with one call; every third round is cancelled. */
+/* Submits rounds of 16 writes with one call each, and cancels every third round. */
 static void *submit_rounds(void *arg)
 {
     enum { DEEP = 16, ROUNDS = 60 };

@@ -57,7 +57,7 @@ static void scatter(size_t total, size_t piece_a, size_t piece_b)
     struct ph_buf a = ph_buf(pr.a, 2 * total, 0, 0, NULL), b = ph_buf(pr.b, 2 * total, 0, 0, NULL);
     size_t na = (total + piece_a - 1) / piece_a, nb = (total + piece_b - 1) / piece_b;
     struct hawser_vec *va = calloc(na, sizeof(*va)), *vb = calloc(2 * nb, sizeof(*vb));
-    /* with gaps as long as the pieces on both sides, and empty descriptors between the pieces of b */
+    /* both sides have gaps as long as their pieces, and b has an empty descriptor after each piece */
     for (size_t i = 0; i < na; i++) {
         va[i] = (struct hawser_vec){
             .mem = a.mem, .offset = 2 * i * piece_a, .length = HW_MIN(piece_a, total - i * piece_a)};
@@ -95,8 +95,8 @@ static size_t length_of(unsigned i)
     return n[i % HW_ARRAY_LEN(n)] + i % 3;
 }
 
-/* Posts all receives before the first send, or all sends before the first receive. The sends are far more than a peer
- * stores. */
+/* Posts all receives before the first send, or all sends before the first receive. There are far more sends than a peer
+ * can buffer. */
 static void order(bool recv_first)
 {
     static hawser_op *s[MESSAGES], *r[MESSAGES];
@@ -128,7 +128,7 @@ static void order(bool recv_first)
     ph_drop(&b);
 }
 
-/* ---- too short a receive ---------------------------------------------------------------------------------- */
+/* ---- receives that are too short -------------------------------------------------------------------------- */
 
 static void too_long(size_t n, bool recv_first)
 {
@@ -162,10 +162,10 @@ static void too_long(size_t n, bool recv_first)
     ph_drop(&c);
 }
 
-/* ---- who gives up ------------------------------------------------------------------------------------------- */
+/* ---- cancellation ------------------------------------------------------------------------------------------- */
 
-/* Sends to a peer that has posted no receives are cancelled one after the other. The connection remains, and a later
- * message arrives. */
+/* Cancels many sends to a peer that has posted no receives. The connection must survive, and a later message must
+ * arrive. */
 static void sends_given_up(void)
 {
     struct pair q = ph_pair(0, NULL, 0, NULL);
@@ -180,7 +180,7 @@ static void sends_given_up(void)
     usleep(50000);
     is_rc(hawser_peer_state(q.ba), 0, "the receiver does not take that for a broken protocol");
     is_rc(hawser_peer_state(q.ab), 0, "nor the sender");
-    /* inline messages have arrived and come first; messages that were only announced were cancelled */
+    /* inline messages have already arrived and are received first; the other messages were cancelled */
     hw_pattern_fill(a.p, a.len, 8, 0);
     hawser_op *r[64], *s = NULL;
     int got = 0;
@@ -203,7 +203,7 @@ static void sends_given_up(void)
     free(b.raw);
 }
 
-/* As many operations as a peer may have in flight, and one more. */
+/* Posts as many operations as a peer can have in flight, and one more. */
 static void too_many(void)
 {
     enum { MOST = 65536 };
@@ -243,7 +243,7 @@ struct tagger {
     hawser_op *op[40000];
 };
 
-/* Posts receives with tags that no other receive has. */
+/* Posts receives that all have different tags. */
 static void *post_tags(void *arg)
 {
     struct tagger *t = arg;
@@ -256,8 +256,8 @@ static void *post_tags(void *arg)
     return NULL;
 }
 
-/* Both sides post receives with tags at once, more than there are queues. Neither may take the other for a peer that
- * breaks the protocol, although it does not know yet which queues the other one uses. */
+/* Both sides post more receives with different tags than there are queues. Neither side must report a protocol error,
+ * although it does not know yet which queues the other side uses. */
 static void tags_of_both(void)
 {
     static struct tagger t[2];
@@ -271,7 +271,7 @@ static void tags_of_both(void)
     pthread_join(thread, NULL);
     ok((t[0].rc == 0 || t[0].rc == -EAGAIN) && (t[1].rc == 0 || t[1].rc == -EAGAIN),
        "both sides post receives with tags at once: %d (%d), %d (%d)", t[0].n, t[0].rc, t[1].n, t[1].rc);
-    for (int i = 0; i < 2; i++) { /* a message for the newest receive, after all others are known */
+    for (int i = 0; i < 2; i++) { /* send a message for the newest receive, which is announced last */
         hawser_op *s;
         struct hawser_op_options o = {.size = sizeof o, .tag = t[!i].first + (uint32_t)t[!i].n - 1};
         int rc = hawser_send(t[i].p, &t[i].into, 1, &o, &s);
@@ -290,7 +290,7 @@ static void tags_of_both(void)
     free(b.raw);
 }
 
-/* The receiver cancels its receive while the message is in flight: the sender must not report that it arrived. */
+/* Cancels receives while their messages are in flight. A send must not succeed if its receive was cancelled. */
 static void recv_given_up(void)
 {
     int lies = 0, failed = 0, done = 0;
@@ -318,9 +318,9 @@ static void recv_given_up(void)
     one_size(100000, true);
 }
 
-/* ---- data that is copied at once ------------------------------------------------------------------------- */
+/* ---- inline data ----------------------------------------------------------------------------------------- */
 
-/* Starts a send of len bytes of this pattern, from memory that is changed and freed when this returns. */
+/* Starts a send of len pattern bytes from memory that is overwritten and freed before this function returns. */
 static hawser_op *send_inline(hawser_peer *p, size_t len, uint64_t seed)
 {
     uint8_t *data = malloc(len + 1);
@@ -360,7 +360,7 @@ static void inline_sends(bool recv_first)
     ph_drop(&b);
 }
 
-/* Of sends without receives, a third is cancelled and a third is freed. Messages that arrive are complete. */
+/* Cancels a third of the sends, and frees the handles of another third. Messages that arrive must be complete. */
 static void inline_sends_cancelled(void)
 {
     enum { MANY = 90 };
@@ -377,7 +377,7 @@ static void inline_sends_cancelled(void)
             hawser_op_free(s[i]);
             s[i] = NULL;
         }
-    /* messages that had arrived are still available */
+    /* messages that arrived before the cancellation are still available */
     for (unsigned i = 0; i < MANY; i++) {
         r = post(hawser_recv, q.ba, &b, 0, HAWSER_INLINE_MAX);
         int rc = hawser_wait(r, whole < MANY / 3 ? 5000 : 50);
@@ -404,7 +404,7 @@ static void inline_sends_cancelled(void)
     for (unsigned i = 0; i < 4; i++) {
         int rc = ph_finish(last[i]);
         bad += rc != -ESHUTDOWN && rc != -ECONNRESET &&
-               !(i == 0 && rc == -ECANCELED); /* it matched the receive that was freed */
+               !(i == 0 && rc == -ECANCELED); /* the send matched the receive that was freed */
     }
     ok(bad == 0, "and those that are under way when the peer goes fail (%d do not)", bad);
     ph_close(&q);
@@ -450,7 +450,7 @@ static void notifications(void)
     is_rc(take(pr.ba, got, 12, &len), 0, "and has lost nothing");
     ok(memcmp(got, "twelve bytes", 12) == 0, "of it");
 
-    /* with a write: when the notification is seen, the data is in place */
+    /* when a write's notification arrives, the written data must be in place */
     static const size_t n[] = {0, 100, 9000, 3 << 20};
     struct ph_buf a = ph_buf(pr.a, 3 << 20, 0, 0, NULL), b = ph_buf(pr.b, 3 << 20, 0, HAWSER_REMOTE_WRITE, NULL);
     int late = 0, wrong = 0;
@@ -483,7 +483,7 @@ static void notifications(void)
     ph_drop(&a);
     ph_drop(&b);
 
-    /* 1 MiB of notifications may wait, counted by their bytes and the cost of each */
+    /* up to 1 MiB of notifications can be pending, including a fixed cost for each notification */
     enum { LONG = 200 << 10, MANY = 8 };
     struct pair q = ph_pair(0, NULL, 0, NULL);
     hawser_op *many[MANY];

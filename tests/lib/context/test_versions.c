@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests builds with different ranges of versions of the session's protocol (HW_SESSION_LEAST, HW_SESSION_MOST): two
- * builds with a common version transfer data, whichever of them connects. Two builds without one report this.
+/* Tests builds that support different ranges of session protocol versions (HW_SESSION_LEAST to HW_SESSION_MOST). Two
+ * builds with a common version can transfer data, whichever side connects. Without a common version, connecting fails.
  *
- *     test_versions LATER NEW      LATER supports this build's version and newer ones; NEW only newer ones
+ *     test_versions LATER NEW      LATER supports this build's version and newer versions; NEW only newer versions
  *     test_versions serve          listens, writes its port, receives a message
  *     test_versions dial PORT      connects, sends a message */
 #include "tests/lib/context/pairhelp.h"
@@ -20,7 +20,7 @@ static hawser_mem *make_memory(hawser *h, uint8_t **p)
     return mem;
 }
 
-/* Sends the pattern, or receives and checks it. */
+/* Sends a message with the test pattern, or receives a message and checks the pattern. */
 static int move_message(hawser *h, hawser_peer *p, bool out)
 {
     uint8_t *bytes;
@@ -48,7 +48,7 @@ static int serve(void)
     return rc < 0;
 }
 
-static char refusal[300]; /* reason why dial() could not connect */
+static char refusal[300]; /* error message if dial() could not connect */
 
 static int dial(uint16_t port)
 {
@@ -96,13 +96,13 @@ static int call(const char *program, int *theirs)
         bail("%s says no port", program);
     int rc = dial((uint16_t)port);
     if (rc)
-        (void)kill(pid, SIGKILL); /* the process waits for a client */
+        (void)kill(pid, SIGKILL); /* the process is still waiting for a client */
     *theirs = get_status(pid);
     (void)fclose(out);
     return rc;
 }
 
-/* Lets a process of the other build connect to this one. */
+/* Lets a process of the other build connect to this build. */
 static int be_called(const char *program, int *theirs)
 {
     hawser *h = ph_open(0, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the gather, which run on the CPU, on the fake CUDA driver and on real GPUs. Each checks the
- * destination, including bytes outside of fragments. */
+/* Test cases for gathering fragments, which run on the CPU, on the fake CUDA driver and on real GPUs. Each case checks
+ * the destination, including bytes outside the fragments. */
 #ifndef GATHER_CASES_H
 #define GATHER_CASES_H
 
@@ -18,7 +18,7 @@ struct gather_case {
     const struct hw_frag *frags;
 };
 
-#define GUARD   64 /* bytes before and after a buffer */
+#define GUARD   64 /* bytes before and after each buffer */
 #define PATIENT (60 * 1000)
 #define AROUND  4096
 
@@ -54,7 +54,7 @@ static struct hw_frag *new_case(const char *name, size_t src_size, size_t dst_si
     return f;
 }
 
-/* Every combination of alignments (modulo 16) of source and destination, with many lengths. */
+/* Adds a case with every combination of source and destination alignment (modulo 16), with many lengths. */
 static void alignments(void)
 {
     static const uint16_t len[] = {0,    1,    2,    3,    4,    7,    8,    15,   16,  17,  31,   32,
@@ -75,8 +75,8 @@ static void alignments(void)
         }
 }
 
-/* Adjacent pieces of `len` bytes in a random order: piece i of the destination is piece order[i] of the source, where
- * pieces are `stride` bytes apart. */
+/* Adds a case that shuffles pieces of `len` bytes: piece i of the destination is piece order[i] of the source. Pieces
+ * are adjacent in the destination and start `stride` bytes apart in the source. */
 static void shuffled(const char *name, size_t n, size_t len, size_t stride, size_t src_at)
 {
     size_t *order = must(malloc(n * sizeof(*order)));
@@ -94,7 +94,7 @@ static void shuffled(const char *name, size_t n, size_t len, size_t stride, size
     free(order);
 }
 
-/* Sources at random places, often the same bytes; destinations with gaps between them. */
+/* Adds a case with sources at random offsets, which often overlap, and with gaps between the destinations. */
 static void overlapping(void)
 {
     const size_t src = 100003, n = 5000;
@@ -140,7 +140,7 @@ static void large(void)
     f[3] = (struct hw_frag){0, one + 100, 100};
 }
 
-/* Offsets of more than 32 bits on both sides, forward and backward: several launches. */
+/* Adds a case with offsets above 4 GiB on both sides, forward and backward, which needs several kernel launches. */
 static void far(void)
 {
     const uint64_t gib = 1ull << 30, size = 6 * gib + 12345;
@@ -155,7 +155,7 @@ static void far(void)
     cases[n_cases - 1].sparse = true;
 }
 
-/* Returns the cases, which are made once, and stores their number in *n. */
+/* Returns the cases, which the first call creates, and stores the number of cases in *n. */
 static const struct gather_case *gather_cases(size_t *n)
 {
     if (n_cases == 0) {
@@ -199,7 +199,7 @@ static void side_close(const struct hw_space *s, struct side *d)
         s->ops->free(s, d->at, d->len);
 }
 
-/* Gathers the n fragments in batches. Returns 0 or -errno. */
+/* Gathers n fragments in batches of up to `batch` fragments. Returns 0 or -errno. */
 static int gather(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *f, size_t n, size_t batch)
 {
     const uint64_t deadline = hw_deadline(PATIENT);
@@ -242,7 +242,7 @@ static size_t differ(const unsigned char *a, const unsigned char *b, size_t len,
 
 enum { SRC_SEED = 7, DST_SEED = 8 };
 
-/* Fills both sides, gathers, and checks the destination, and that the source is unchanged. */
+/* Fills both sides, gathers, checks the destination, and checks that the source is unchanged. */
 static int run_whole(const struct hw_space *s, struct hw_gather *g, const struct gather_case *c, const struct side *src,
                      const struct side *dst, size_t batch, size_t *bad, size_t *first)
 {
@@ -274,7 +274,7 @@ static int run_whole(const struct hw_space *s, struct hw_gather *g, const struct
     return rc;
 }
 
-/* Stores the range of a fragment and of AROUND bytes on both sides of it, in a buffer of `size` bytes. */
+/* Stores the offset and length of a fragment with up to AROUND bytes on each side, in a buffer of `size` bytes. */
 static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint64_t *n)
 {
     uint64_t hi = HW_MIN(size, off + len + AROUND);
@@ -282,8 +282,8 @@ static void window(uint64_t off, uint64_t len, uint64_t size, uint64_t *lo, uint
     *n = hi - *lo;
 }
 
-/* Like run_whole(), but for one fragment and the bytes around it at a time, and without checking the source. The bytes
- * around a fragment may belong to other fragments. */
+/* Like run_whole(), but fills and checks only the fragments and the bytes around them, and does not check the source.
+ * The bytes around a fragment may belong to other fragments. */
 static int run_sparse(const struct hw_space *s, struct hw_gather *g, const struct gather_case *c,
                       const struct side *src, const struct side *dst, size_t batch, size_t *bad, size_t *first)
 {
@@ -319,7 +319,7 @@ static int run_sparse(const struct hw_space *s, struct hw_gather *g, const struc
     return rc;
 }
 
-/* Runs this case in batches of up to `batch` fragments, and prints TAP. */
+/* Runs one case in batches of up to `batch` fragments, and reports the result as TAP. */
 static void gather_run(const struct hw_space *s, enum hw_gather_way way, const struct gather_case *c, size_t batch)
 {
     struct side src = {0}, dst = {0};
@@ -351,9 +351,9 @@ close:
     side_close(s, &dst);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------- */
+/* ---- refused requests ------------------------------------------------------------------------- */
 
-/* Tests refused requests, and that nothing was copied then. Prints TAP. */
+/* Tests that invalid requests are refused and copy nothing. Reports the results as TAP. */
 static void gather_refused(const struct hw_space *s, enum hw_gather_way way)
 {
     enum { N = 1000 };
@@ -410,7 +410,8 @@ close:
 
 /* ---- the pattern ------------------------------------------------------------------------------ */
 
-/* Fills a range of at[0..len), compares it with the CPU's result, and checks it; then with wrong bytes in it. */
+/* Fills n bytes from at + off, compares at[0..len) with the CPU's result, and tests hw_check() with and without wrong
+ * bytes. */
 static int fill_one(const struct hw_space *s, char *at, unsigned char *want, unsigned char *got, size_t len, size_t off,
                     size_t n, uint64_t pos, int *wrong)
 {
@@ -444,7 +445,7 @@ static int fill_one(const struct hw_space *s, char *at, unsigned char *want, uns
     return rc;
 }
 
-/* Compares hw_fill() and hw_check() with base/pattern.h. Prints TAP. */
+/* Compares hw_fill() and hw_check() with base/pattern.h. Reports the results as TAP. */
 static void fill_run(const struct hw_space *s)
 {
     static const uint32_t lens[] = {0, 1, 7, 15, 16, 17, 31, 33, 100, 4096, 70001, 300000};

@@ -41,9 +41,9 @@ static bool filled(const void *p, size_t len, unsigned seed)
     return true;
 }
 
-/* ---- drivers that are not there, or lack something: each in a process of its own ------------ */
+/* ---- missing and incomplete drivers: each test runs in a separate process -------------------- */
 
-/* Runs in such a process, and prints "rc text". */
+/* Runs one check in the separate process, and prints "RC TEXT". */
 static int answer(const char *what)
 {
     const struct hw_cuda *cu;
@@ -66,7 +66,7 @@ static int answer(const char *what)
             rc = s->ops->alloc(s, 8192, &p);
         if (rc == 0)
             rc = hw_cuda_export(s, p, 8192, strcmp(what, "export-pcie") == 0);
-        rc = HW_MIN(rc, 0); /* the number of a file descriptor does not matter */
+        rc = HW_MIN(rc, 0); /* every file descriptor counts as success */
     }
     printf("%d %s\n", rc, hw_error());
     return 0;
@@ -161,7 +161,7 @@ static void test_host(void)
         if (i == 0) {
             pid_t pid = fork();
             int status = 0, fds[2];
-            if (pid == 0) /* the kernel reads them and returns EFAULT; syscall() is not intercepted by sanitizers */
+            if (pid == 0) /* write() fails because the pages are not mapped; sanitizers do not intercept syscall() */
                 _exit(pipe(fds) == 0 && syscall(SYS_write, fds[1], p, 1) < 0 && errno == EFAULT ? 0 : 1);
             waitpid(pid, &status, 0);
             ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child does not inherit them");
@@ -308,7 +308,7 @@ static void test_small(void)
     free(b);
 }
 
-/* Waits until copy n has ended. Returns the result of done(), or -ETIMEDOUT after 20 s. */
+/* Waits until copy n has completed. Returns the result of done(), or -ETIMEDOUT after 20 s. */
 static int reach(const struct hw_space *s, struct hw_copyq *q, uint64_t n)
 {
     for (int i = 0; i < 40000; i++) {
@@ -391,7 +391,7 @@ static void test_queue(void)
     ok(counts().streams == before.streams && counts().events == before.events, "closed: nothing is left");
 }
 
-/* Memory of a context that is not the primary one, like an application's own context: it works, breaks and ends. */
+/* Tests memory of a context other than the primary context, before and after the context breaks and is destroyed. */
 static void test_contexts(void)
 {
     const struct hw_space *s, *again;
@@ -414,7 +414,7 @@ static void test_contexts(void)
     is_int(s->ops->queue_open(s, 2, &q), 0, "a queue");
     is_int(counts().misuse, misuse, "each call was in its context");
 
-    /* freed during a transfer */
+    /* the memory is freed during a copy */
     void *ring = hw_pages_alloc(4096, -1);
     is_int(s->ops->pin(s, ring, 4096), 0, "pin");
     fakecuda_stall(1, true);
@@ -426,7 +426,7 @@ static void test_contexts(void)
     is_int(reach(s, q, 1), -EIO, "and that stays so");
     is_int(s->ops->copy(q, ring, p2, 4096), -EIO, "for what comes after");
     s->ops->queue_close(q);
-    s->ops->unpin(s, ring); /* even this fails in a broken context; the memory remains usable by the CPU */
+    s->ops->unpin(s, ring); /* fails in a broken context, but the CPU can still use the memory */
 
     is_int(again->ops->queue_open(again, 2, &q), 0, "the other context lives");
     fakecuda_stall(1, true);
@@ -504,7 +504,7 @@ struct worker {
     bool good;
 };
 
-/* Copies in and out with its own queue, with small copies in between. */
+/* Copies data to and from the GPU through this thread's own queue, with small copies in between. */
 static void *work(void *arg)
 {
     struct worker *w = arg;
@@ -573,7 +573,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         return answer(argv[1]);
-    test_drivers(); /* before this process loads its own driver */
+    test_drivers(); /* must run before this process loads a driver */
     test_host();
     test_devices();
     test_alloc();

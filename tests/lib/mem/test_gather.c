@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the gather of fragments and the pattern, in host memory and with the fake CUDA driver, whose kernel works like
- * the real one. tests/gpu/test_gather_gpu.c runs the same cases on a GPU. */
+/* Tests gathering fragments, and the test pattern, in host memory and with the fake CUDA driver, whose kernel behaves
+ * like the real kernel. tests/gpu/test_gather_gpu.c runs the same cases on a GPU. */
 #include "gather_cases.h"
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
@@ -13,7 +13,8 @@ static void all_cases(const struct hw_space *s, enum hw_gather_way way, size_t b
         gather_run(s, way, &c[i], batch);
 }
 
-/* Tests the limits: the depth limits batches, and the ring limits fragments; finished batches free their space. */
+/* Tests that the depth limits the number of batches, that the ring limits the number of fragments, and that finished
+ * batches free space. */
 static void room(const struct hw_space *s)
 {
     enum { N = 1500, LEN = 64 };
@@ -58,7 +59,7 @@ static void room(const struct hw_space *s)
     s->ops->free(s, dst, N * LEN);
 }
 
-/* Makes driver calls fail, in hw_gather_open(), hw_gather_start() and hw_gather_done(); no resources must remain. */
+/* Makes driver calls fail in hw_gather_open(), hw_gather_start() and hw_gather_done(), and checks for leaks. */
 static void failing(const struct hw_space *s)
 {
     static const struct {

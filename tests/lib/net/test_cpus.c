@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how many CPUs a process may use: quotas of control groups below a root folder that the test makes, and this
- * machine's quotas. */
+/* Tests the number of CPUs that a process may use, with control-group quotas in a root folder that the test creates and
+ * with quotas of the running kernel. */
 #include "net/cpus.h"
 #include "net/sysfs.h"
 #include "tests/tap.h"
@@ -99,8 +99,8 @@ static void check_roots(void)
     gives(0, "and one beyond that");
 }
 
-/* Returns the exit status of the child with a quota: 1 if it has one CPU, and (on a machine with several CPUs) its
- * value `shared` differs from its parent's. */
+/* Returns the exit status for a child with a quota: 1 if the child has one CPU and, on a machine with several CPUs, a
+ * value of `shared` that differs from its parent's. */
 static int measure_child(uint64_t shared)
 {
     struct hw_cpus c = hw_cpus_read(0);
@@ -108,7 +108,7 @@ static int measure_child(uint64_t shared)
     return c.n != 1 ? 98 : limited && c.shared == shared ? 97 : 1;
 }
 
-/* Tests a quota of the kernel, if this process may create a control group of version 1. */
+/* Tests a quota that the kernel enforces, if this process can create a version 1 control group. */
 static void check_kernel(void)
 {
     static const char *const parents[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the pairs of NICs that are chosen in given and in random networks, rail maps, and advertised addresses. */
+/* Tests which pairs of NICs are chosen in given and in random networks, rail maps, and advertised addresses. */
 #include "net/advertise.h"
 #include "net/paths.h"
 #include "net/rails.h"
@@ -13,11 +13,16 @@
 #define NICS_MAX 16
 
 /*
- * mine: "NAME ADDRESS[/BITS] [HARDWARE]", separated by semicolons; HARDWARE is a number, 0 for none, by default unique
- * to the name. theirs: "NAME ADDRESS". routes: "NAME SUBNET [via]" of this node, besides the subnets of its
- * addresses. policy: a routing table for each source address, so that the kernel uses every NIC; otherwise it uses the
- * first of the longest routes. want: the pairs, "mine-theirs", in the order of mine, or in the user's order if nics and
- * peer_nics specify the pairs. failed: pairs that do not work.
+ * The entries of mine, theirs and routes are separated by semicolons.
+ *   mine    this node's NICs, "NAME ADDRESS[/BITS] [HARDWARE]"; HARDWARE is a device number, 0 if there is no device,
+ *           and by default a number that depends on the name
+ *   theirs  the peer's NICs, "NAME ADDRESS"
+ *   routes  this node's routes in addition to those of its own subnets, "NAME SUBNET [via]"
+ *   policy  true if each source address has its own routing table, so the kernel can use every NIC; without such
+ *           tables, the kernel uses the first of the routes with the longest prefix
+ *   want    the expected pairs, "mine-theirs", in the order of mine, or in the user's order if nics and peer_nics
+ *           specify the pairs
+ *   failed  pairs that do not work
  */
 struct network {
     const char *what, *mine, *theirs, *routes;
@@ -211,7 +216,7 @@ static const struct network networks[] = {
      .want = "eth2-eth0"},
 };
 
-/* ---- a table's text --------------------------------------------------------------------------------------------- */
+/* ---- parsing the networks --------------------------------------------------------------------------------------- */
 
 struct route {
     char nic[HAWSER_NIC_NAME];
@@ -243,7 +248,7 @@ static void parse_net(const char *text, struct hw_nic *out)
     out->prefix = slash ? (unsigned)atoi(slash + 1) : out->addr.sa.sa_family == AF_INET ? 32 : 128;
 }
 
-/* Splits part k of a list with semicolons into words. Returns their number, or 0 at its end. */
+/* Splits entry k of a semicolon-separated list into words. Returns the number of words, or 0 at the end of the list. */
 static int words_of(const char *list, unsigned k, char word[3][64])
 {
     const char *p = list ? list : "";
@@ -287,7 +292,7 @@ static void read_world(const struct network *n, struct world *w)
     }
 }
 
-/* Returns the longest route to address a, only of NIC nic if it is given. */
+/* Returns the route to address a with the longest prefix. If nic is not NULL, considers only routes of that NIC. */
 static const struct route *route_to(const struct world *w, const union hw_addr *a, const char *nic)
 {
     const struct route *best = NULL;
@@ -374,7 +379,7 @@ static void test_network(const struct network *n)
     hw_paths_free(&p);
 }
 
-/* Returns a number below n, from Knuth's linear congruential generator (MMIX). */
+/* Returns a pseudo-random number below n from Knuth's MMIX linear congruential generator. */
 static unsigned draw(unsigned n)
 {
     static uint64_t state = 7;
@@ -400,7 +405,7 @@ static void search(struct best *b, unsigned i, unsigned n, unsigned taken, uint6
             search(b, i + 1, n, taken | 1u << b->p->list[k].theirs, sum + (1u << 20) + b->p->list[k].weight);
 }
 
-/* Compares with all possible assignments, on random networks of up to five NICs per side. */
+/* Compares the chosen pairs with all possible assignments, in random networks of up to five NICs per side. */
 static void test_best(void)
 {
     unsigned wrong = 0;

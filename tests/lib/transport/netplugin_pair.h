@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of plugin hosts: a connection from a host to itself, and checks for resources that remain. */
+/* Helpers for tests of plugin hosts: a connection from a host to itself, and checks for leaked resources. */
 #ifndef NETPLUGIN_PAIR_H
 #define NETPLUGIN_PAIR_H
 
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SOON   20000 /* ms; far more than anything takes, even on a slow machine with sanitizers */
+#define SOON   20000 /* ms; much longer than any call takes, even on a slow machine with sanitizers */
 #define UNUSED __attribute__((unused))
 
 struct pair {
@@ -36,7 +36,7 @@ UNUSED static int children(void)
     return n;
 }
 
-/* Returns whether the process has ended; it may still be a zombie. */
+/* Returns true if the process has ended, even if it is still a zombie. */
 UNUSED static bool is_gone(int pid)
 {
     char path[64], text[256] = "";
@@ -60,7 +60,7 @@ UNUSED static struct np_host *open_host(const char *plugin, const struct np_opti
     return h;
 }
 
-/* Checks that the child's log has no sanitizer's report. */
+/* Returns true if the child's output contains no sanitizer reports. */
 UNUSED static bool no_report(struct np_host *h)
 {
     static char out[65536];
@@ -76,8 +76,8 @@ UNUSED static int established(struct np_comm *c)
     return rc;
 }
 
-/* Makes a connection. Returns 0 or the first error; the caller must call pair_unmake() in any case. len is the length
- * of both halves together. event must be set. */
+/* Establishes a connection with `len` bytes of memory for both directions together. The caller must set p->event before
+ * this call, and must call pair_unmake() even if this call fails. Returns 0 or the first error. */
 UNUSED static int pair_make_in(struct pair *p, struct np_host *h, unsigned dev, size_t len, int ms)
 {
     uint8_t handle[NP_HANDLE_SIZE];
@@ -138,8 +138,8 @@ UNUSED static void pair_close(struct pair *p)
     pair_unmake(p);
 }
 
-/* Transfers n messages of len bytes, as many at once as the window and the memory allow. Returns 0, or prints the
- * reason and returns -1. */
+/* Transfers n messages of len bytes, with as many in flight as the window and the memory allow. Returns 0 on success.
+ * On failure, prints the reason and returns -1. */
 UNUSED static int pair_run(struct pair *p, unsigned n, size_t len, uint64_t seed)
 {
     uint8_t *base = np_mem_ptr(p->mem);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests transport devmem with a fake kernel and a fake hawserd (devmem_fake.h), with GPU memory of the fake driver: how
- * the two ends agree, reasons for falling back, order and contents for any pieces, returned pages, and errors. tests/vm
- * tests the real kernel.
+ * Tests transport devmem with a fake kernel, a fake hawserd (devmem_fake.h) and the fake CUDA driver: negotiation,
+ * fallback, the order and contents of data that arrives in pieces of any size, returned pages, and errors. tests/vm
+ * tests devmem with a real kernel.
  */
 #include "tests/fakes/kernel/devmem_fake.h"
 #include "tests/lib/context/pairhelp.h"
@@ -102,7 +102,7 @@ static int move(hawser_peer *p, struct place *from, struct place *to, bool read)
 
 #define LEN ((20u << 20) + 4711)
 
-/* From GPU to GPU in both directions. exact: the device path must put every byte into GPU memory. */
+/* Tests transfers between GPUs in both directions. If exact is true, the device path must deliver every byte. */
 static void test_device(const char *what, const char *const *knobs, uint64_t exact)
 {
     struct df_counts before = df_counts();
@@ -138,8 +138,7 @@ static void test_device(const char *what, const char *const *knobs, uint64_t exa
     diag("pages out at most: %llu", (unsigned long long)after.pages_most);
 }
 
-/* Only the sent part of a large allocation is bound, because binding costs the kernel time for each page. */
-/* Tests that memory that cannot be bound, because its allocation does not fill the page, does not prevent the NIC from
+/* Tests that a page that cannot be bound, because the allocation does not fill it, does not prevent the NIC from
  * sending other memory. */
 static void test_page_not_filled(void)
 {
@@ -169,6 +168,7 @@ static void test_page_not_filled(void)
     ph_close(&p);
 }
 
+/* Tests that only the sent part of a large allocation is bound, because the kernel needs time to bind each page. */
 static void test_part(void)
 {
     struct fakecuda_counts before, after;
@@ -177,12 +177,12 @@ static void test_part(void)
     uint8_t *bytes = malloc(LEN);
     const uintptr_t window = 128u << 20, base = (uintptr_t)hawser_mem_ptr(a.mem);
     size_t at = (100u << 20) + 12345;
-    if ((base + at) / window != (base + at + LEN) / window) /* more is bound for a range that crosses this */
+    if ((base + at) / window != (base + at + LEN) / window) /* a range that crosses a window binds more */
         at += 40u << 20;
     step("a part of a large allocation");
     fakecuda_count(&before);
-    for (int round = 0; round < 4;
-         round++) { /* the first transfers go through host memory, until the memory is bound */
+    /* the first transfers use host memory, until the GPU memory is bound */
+    for (int round = 0; round < 4; round++) {
         hawser_op *op;
         hw_pattern_fill(bytes, LEN, 30u + (unsigned)round, 0);
         must(hawser_mem_store(a.mem, at, bytes, LEN));
@@ -195,15 +195,15 @@ static void test_part(void)
     ok(sum(p.ab).tx_device_bytes > LEN, "most was sent from device memory: %llu",
        (unsigned long long)sum(p.ab).tx_device_bytes);
     uint64_t mib = (after.exported - before.exported) >> 20;
-    /* windows begin at multiples of their size: if the range crosses a window of 64 MiB, the next one of 128 MiB is
-     * bound too */
+    /* Windows begin at multiples of their size. If the range crosses the end of a 64 MiB window, a 128 MiB window is
+     * also bound. */
     ok(mib >= 20 && mib <= 192, "of 300 MiB %llu were bound for sending", (unsigned long long)mib);
     must(hawser_mem_deregister(a.mem) | hawser_mem_deregister(b.mem));
     free(bytes);
     ph_close(&p);
 }
 
-/* Other kinds of memory at both ends, small and empty messages. */
+/* Tests all combinations of host memory and GPU memory, and small and empty messages. */
 static void test_mixed(void)
 {
     struct pair p = open_pair(NULL);
@@ -232,8 +232,8 @@ static void test_mixed(void)
     is_int(df_counts().pages_out, 0, "all pages were given back");
 }
 
-/* If the device path does not work, the reason is logged and tcp is used, or connecting fails if falling back is not
- * allowed. */
+/* Tests that if the device path does not work, the reason is logged and tcp is used, and that connecting fails if
+ * fallback is not allowed. */
 static void test_falls_back(const char *what, const char *words)
 {
     logs.len = 0;
@@ -264,7 +264,7 @@ static void test_falls_back(const char *what, const char *words)
 
 #define TWO 2
 
-/* Opens contexts without information about the payload's destination. */
+/* Opens two contexts without specifying the GPU for the payload. */
 static void open_two(struct pair *p, const char *const *more)
 {
     char path[128];
@@ -283,7 +283,8 @@ static struct hawser_connect_options gpus_of(int here, int there)
         .size = sizeof(struct hawser_connect_options), .gpu = HAWSER_GPU(here), .peer_gpu = HAWSER_GPU(there)};
 }
 
-/* Two GPUs on each side, crossed, between the same two contexts: each pair's payload arrives in its own GPUs. */
+/* Tests two connections between the same two contexts, each for a different pair of GPUs. Payload must arrive in the
+ * memory of its connection's GPU. */
 static void test_gpus(void)
 {
     struct pair p;
@@ -337,7 +338,7 @@ static int try_gpus(const char *const *more, unsigned n)
     return rc;
 }
 
-/* Unfulfillable requirements are reported when the context is opened or while connecting. */
+/* Tests that requirements that cannot be met are reported when the context is opened or while connecting. */
 static void test_gpus_refused(void)
 {
     static const char *const names[] = {"require_direct=yes",
@@ -359,7 +360,7 @@ static void test_gpus_refused(void)
     is_rc(try_gpus(NULL, 2), 0, "enough of them: not");
 }
 
-/* A queue that no connection of its GPU uses any more is available to another GPU. */
+/* Tests that a queue becomes available to another GPU when its last connection is closed. */
 static void test_gpus_in_turns(void)
 {
     struct pair p;
@@ -385,7 +386,7 @@ static void test_gpus_in_turns(void)
     ph_close(&p);
 }
 
-/* A transfer during which something happens; at its end, all bytes must be right. */
+/* Calls happen() during a transfer and over() after it, and checks that all bytes are correct. */
 static void test_in_the_middle(const char *what, void (*happen)(void), void (*over)(void))
 {
     static const char *const knobs[] = {"window=128KiB", "stall_ms=1000", NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a correct plugin in its child process: all tables, verified data, windows, many connections, forks, threads,
- * and that no resources remain. */
+/* Tests a correct plugin in its child process: all table versions, data integrity, windows, many connections, forks,
+ * threads, and resource leaks. */
 #include "netplugin_pair.h"
 #include "wire/wire.h"
 
@@ -43,7 +43,7 @@ static void test_sizes(void)
     np_close(h);
 }
 
-/* Invalid calls are refused, with the reason. */
+/* Tests that invalid calls are refused with a reason. */
 static void test_refusals(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -92,7 +92,7 @@ static void test_refusals(void)
     is_int(np_open("", &(struct np_options){0}, &h), -EINVAL, "no name at all");
 }
 
-/* Deadlines of an accept and of a receive. */
+/* Tests the deadlines of an accept and of a receive. */
 static void test_deadlines(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -122,7 +122,7 @@ static void test_deadlines(void)
     np_close(h);
 }
 
-/* Memory of the caller in a memfd, and one eventfd for both directions. */
+/* Tests importing the caller's memory from a memfd, and using one eventfd for both directions. */
 static void test_import_and_event(void)
 {
     struct np_host *h = open_host(PLAIN, &(struct np_options){0});
@@ -231,7 +231,7 @@ static void test_threads(void)
     np_close(h);
 }
 
-/* The child survives the thread that forked it, and a fork of the parent does not disturb it. */
+/* Opens a host in a thread that then exits. The plugin's child must outlive the thread that forked it. */
 static void *opener(void *arg)
 {
     struct np_host **h = arg;
@@ -264,7 +264,7 @@ static void test_forks(void)
     np_close(h);
 }
 
-/* A process that opens a host is killed: its child ends too, although another process has its file descriptors. */
+/* Tests that the plugin's process exits if its parent is killed, even if another process has its file descriptors. */
 static void test_parent_dies(void)
 {
     int pipe_fd[2], at[2] = {0, 0};
@@ -293,7 +293,7 @@ static void test_parent_dies(void)
     close(pipe_fd[1]);
 }
 
-/* A plugin whose connect() and accept() wait for each other, each in a thread. */
+/* Tests a plugin whose connect() and accept() wait for each other in separate threads. */
 static void test_waits(void)
 {
     struct np_host *h = open_host(WAITS, &(struct np_options){0});
@@ -306,7 +306,7 @@ static void test_waits(void)
     for (int i = 0; i < 4; i++)
         ok(pair_run(&p[i], 10, 20000, 1) == 0, "messages over a connection that was made by two threads");
 
-    /* An accept without a connect is closed, and does not delay the others; its thread remains. */
+    /* An accept without a connect does not delay other connections and can be closed, although its thread remains. */
     is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
     is_int(np_accept(l, hw_deadline(100), -1, &c), 0, "an accept that waits");
     is_int(np_established(c), -EAGAIN, "as it does");
@@ -320,8 +320,8 @@ static void test_waits(void)
     np_close(h);
 }
 
-/* A plugin whose listeners share an endpoint of the thread that made them, which ends when one connection is closed
- * with receives posted (aws-ofi-nccl's endpoints). A receiver always has receives posted. */
+/* Tests a plugin whose listeners share one endpoint per thread, like aws-ofi-nccl. Closing a connection with posted
+ * receives destroys the endpoint, and a receiver always has posted receives. */
 static void test_ends(void)
 {
     struct np_host *h = open_host(ENDS, &(struct np_options){0});
@@ -329,7 +329,7 @@ static void test_ends(void)
     for (int i = 0; i < 3; i++)
         pair_open(&p[i], h, 0, 1 << 17);
     is_int(np_irecv(p[1].recv, p[1].rmr, 0, 4096, 0, HW_NEVER), 0, "a receive is posted");
-    usleep(50000); /* time for the child to post it */
+    usleep(50000); /* time for the child to post the receive */
     pair_close(&p[1]);
     ok(pair_run(&p[0], 10, 20000, 1) == 0, "one connection is closed: another moves on");
     pair_open(&p[1], h, 0, 1 << 17);

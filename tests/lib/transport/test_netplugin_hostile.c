@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a child that is stopped, or whose shared memory and answers contain impossible values: the parent detects them,
- * does not wait forever, and does not read or write elsewhere. */
+/* Tests a child that is stopped, or whose shared memory or replies contain invalid values. The parent must detect the
+ * fault, must not wait forever, and must not access memory out of bounds. */
 #include "netplugin_pair.h"
 #include "transport/netplugin/host/host_inner.h"
 
@@ -42,7 +42,7 @@ static void stop(struct fixture *f)
     is_int(kill(pid, 0) < 0 ? errno : 0, ESRCH, "its process is no more");
 }
 
-/* Checks rc and the error text, and that the host and its connection are dead. Ends the fixture. */
+/* Checks rc, the error text, and that the host and its connection report the error. Then closes the fixture. */
 static void check_dead(struct fixture *f, int rc, int want, const char *says)
 {
     struct np_result r;
@@ -98,11 +98,11 @@ static void test_entries(void)
     f.p.recv->ring->entry[0].frags = 2;
     atomic_store(&f.p.recv->ring->done, 1);
     is_int(np_test(f.p.recv, &r), 0, "one is over");
-    f.p.recv->ring->entry[0].frags = 2000; /* too late: the value was read once */
+    f.p.recv->ring->entry[0].frags = 2000; /* too late: the parent has already read the value */
     check_dead(&f, np_fragments(f.p.recv, frags, NP_FRAGS, &n), -EPROTO, "exceeds the 1000 bytes");
 }
 
-/* A failure that the child reports becomes a text and an errno, whatever it contains. */
+/* Tests that a failure report with invalid contents becomes an errno and a message of one line. */
 static void test_failure(void)
 {
     struct fixture f;
@@ -128,7 +128,7 @@ static int answer_with(struct fixture *f, size_t len, uint32_t seq, uint32_t dev
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 || send(pair[1], &raw, len, 0) < 0)
         exit(1);
     f->h->socket = pair[0];
-    f->h->known[0] = false; /* known values are not requested again */
+    f->h->known[0] = false; /* cached values are not requested again */
     int rc = np_props(f->h, 0, &props);
     f->h->socket = mine;
     close(pair[0]);
@@ -165,7 +165,7 @@ static void test_stopped(void)
     f.h->known[0] = false;
     check_dead(&f, np_props(f.h, 0, &props), -ETIMEDOUT, "hung for");
 
-    /* A child that reports that it sleeps is not taken for hung, so that the request's own deadline ends the wait. */
+    /* A child that reports that it is asleep is not considered hung, so the request's own deadline ends the wait. */
     start(&f, false);
     atomic_store(&f.h->s->asleep, 1);
     f.p.recv->req[0].deadline = hw_deadline(400);

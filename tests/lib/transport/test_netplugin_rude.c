@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a plugin that behaves as badly as the ABI allows (tests/fakes/plugins/rude.h): each of its faults leads to an
- * error that names it, at the stage at which it occurs, or has no effect. No resources remain in this process. */
+/* Tests a plugin that misbehaves in every way that the ABI allows (tests/fakes/plugins/rude.h). Each fault must either
+ * have no effect or cause an error that names the fault at the stage where it occurs. The test process must not leak
+ * resources. */
 #include "netplugin_pair.h"
 
 #define LEN 1000
@@ -11,10 +12,10 @@ static const char *const stages[] = {"open", "properties", "connect", "run", "cl
 
 static const struct way {
     const char *rude;
-    enum stage stage; /* the stage at which it shows; NONE if it has no effect */
+    enum stage stage; /* the stage at which the fault is reported; NONE if it has no effect */
     int rc;
     const char *says;
-    bool lives; /* the host survives it */
+    bool lives; /* the host survives the fault */
 } ways[] = {
     {"", NONE, 0, NULL, true},
     {"load-crash", OPEN, -EIO, "SIGSEGV in dlopen", false},
@@ -85,7 +86,7 @@ static const struct way {
     {"late-crash", LATER, -EIO, "SIGSEGV", false},
 };
 
-/* The first error, and its stage. */
+/* The first error and the stage at which it occurred. */
 struct outcome {
     enum stage stage;
     int rc;
@@ -110,7 +111,7 @@ static bool printable(const char *s)
     return true;
 }
 
-/* Transfers messages. early: waits for the receive before anything is sent. */
+/* Transfers messages. If early is true, waits for each receive to complete before sending the message. */
 static int run(struct pair *p, int ms, bool early)
 {
     uint8_t *at = np_mem_ptr(p->mem);
@@ -139,7 +140,7 @@ static int run(struct pair *p, int ms, bool early)
 
 static void use(const struct way *w, struct np_host *h, struct outcome *o)
 {
-    /* An expected timeout may be short; otherwise allow for a slow machine. */
+    /* Use a short timeout if it is expected to expire; otherwise allow for a slow machine. */
     const int ms = w->rc == -ETIMEDOUT && w->lives ? 300 : SOON;
     struct np_props props;
     struct pair p;
@@ -191,7 +192,7 @@ static void check(const struct way *w)
              stages[w->stage], w->rc, w->says ? w->says : "nothing");
 }
 
-/* Random errors: the host survives any of them, and the next connection may work. */
+/* Tests that the host survives random errors and that later connections can still work. */
 static void test_errors(void)
 {
     struct np_host *h = open_host(RUDE, &(struct np_options){.env = (const char *const[]){"RUDE=errors=7", NULL}});
@@ -210,7 +211,7 @@ static void test_errors(void)
     np_close(h);
 }
 
-/* A plugin that writes past the end of a piece of shared memory crashes there, and does not reach another piece. */
+/* Tests that a plugin that writes past the end of a shared memory block crashes without changing another block. */
 static void test_overrun(void)
 {
     struct np_host *h =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a plugin that behaves like GPUDirect-TCPX: its required environment, its window, its handles and its scattered
- * receives, and that each of its failures leads to an error that names it. */
+/* Tests a plugin that behaves like GPUDirect-TCPX: its required environment, window, handles and scattered receives.
+ * Each failure of the plugin must cause an error that names the failure. */
 #include "netplugin_pair.h"
 #include "transport/netplugin/table/abi.h"
 
@@ -11,7 +11,7 @@
 #define STEERING      "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS"
 #define STEERING_NONE "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=0"
 #define STEERING_LONG "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=1500000"
-/* Environments of the plugin. WITH(): the accept() and connect() of the plugin do not sleep. */
+/* Environments of the plugin. With WITH(), the plugin's accept() and connect() do not sleep. */
 #define AWAKE(...) \
     ((const char *const[]){"NCCL_DYNAMIC_CHUNK_SIZE=524288", "TCPXLIKE_LOOPBACK=1", __VA_ARGS__ __VA_OPT__(, ) NULL})
 #define WITH(...) AWAKE(STEERING_NONE, "TCPXLIKE_CONNECT_MICROS=0" __VA_OPT__(, ) __VA_ARGS__)
@@ -108,7 +108,7 @@ static void test_quirks(void)
 
 /* ---- behaving ------------------------------------------------------------------------------- */
 
-/* Checks that the plugin reports no open objects. */
+/* Checks that the plugin's report lists no open objects. */
 static void check_report(const char *file)
 {
     char line[200] = "";
@@ -163,7 +163,7 @@ static void test_works(bool scattered)
     check_report(report);
 }
 
-/* Fragments without copies, for a caller that gathers them. */
+/* Tests receives that return their fragments without copying them, for callers that gather the fragments. */
 static void test_list(void)
 {
     struct np_host *h = open_with(WITH("TCPXLIKE_UNPACK_HOST=1", "TCPXLIKE_FRAG=1500"), true);
@@ -203,7 +203,7 @@ static void test_list(void)
 
 /* ---- misbehaving ---------------------------------------------------------------------------- */
 
-/* A fault must end the host (host_dies), or only its own connection. */
+/* Checks that a fault ends the host if host_dies is true, and otherwise only the connection on which it occurs. */
 static void check_fault(const char *fault, const char *mode, int want, const char *says, bool host_dies)
 {
     char env[64];
@@ -320,7 +320,7 @@ static void test_other_faults(void)
 
 #define PAIRS 6
 
-/* Connections are made in parallel, and established ones continue meanwhile. */
+/* Tests that connections are established in parallel while an established connection continues to transfer data. */
 static void test_sleeps(void)
 {
     struct np_host *h = open_with(AWAKE(STEERING_LONG, "TCPXLIKE_CONNECT_MICROS=300000"), false);
@@ -368,7 +368,7 @@ static void test_sleeps(void)
     np_close(h);
 }
 
-/* A plugin that ends or hangs in the thread of a connection is reported like one that does so elsewhere. */
+/* Tests that an exit or a hang in the thread of a connection is reported like an exit or a hang elsewhere. */
 static void test_bad_sleep(const char *fault, int want, const char *says)
 {
     struct np_host *h = open_host(TCPXLIKE, &(struct np_options){.env = WITH(fault), .any_env = true, .call_ms = 700});

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests memory that the CPU cannot access, over tcp: a fake space whose addresses fault and whose copies end when the
- * test permits it. test_cuda tests CUDA with a fake driver, and tests/gpu with a real one. */
+/* Tests transfers of memory that the CPU cannot access, over tcp. Accesses to the fake device's addresses fault, and
+ * its copies complete only when the test permits it. test_cuda tests CUDA with a fake driver, and tests/gpu tests CUDA
+ * with a real driver. */
 #include "context/context.h"
 #include "hawser.h"
 #include "tests/lib/context/pairhelp.h"
@@ -23,10 +24,10 @@ struct hw_copyq {
     struct job job[256];
 };
 
-static uint8_t *dev_at, *dev_real; /* the same pages, without and with access */
+static uint8_t *dev_at, *dev_real; /* the same pages, mapped without and with access */
 static _Atomic uint64_t dev_out, dev_in, dev_polls;
 static atomic_int dev_stalled, dev_failing, dev_no_pin, dev_queues, dev_pins, dev_unpinned;
-static atomic_uint dev_slow; /* one copy ends at every dev_slow-th poll */
+static atomic_uint dev_slow; /* one copy completes every dev_slow polls */
 static atomic_ulong pinned_at[PIECES], pinned_len[PIECES];
 
 static bool in_dev(const void *p, size_t len)
@@ -35,7 +36,7 @@ static bool in_dev(const void *p, size_t len)
     return b >= dev_at && b + len <= dev_at + DEV_BYTES;
 }
 
-/* Returns the address at which the CPU can access a device pointer. */
+/* Returns the address at which the CPU can access the memory of a device pointer. */
 static uint8_t *real(const void *p)
 {
     return dev_real + ((const uint8_t *)p - dev_at);
@@ -131,7 +132,7 @@ static int dev_done(struct hw_copyq *q, uint64_t *upto)
 {
     if (atomic_load(&dev_failing))
         return hw_fail(-EIO, "the device has fallen off the bus");
-    /* a slow device ends one copy at every dev_slow-th poll, and a fast device ends all at the first poll */
+    /* a slow device completes one copy every dev_slow polls; a fast device completes all copies at the first poll */
     unsigned slow = atomic_load(&dev_slow);
     bool go = !atomic_load(&dev_stalled) && (!slow || atomic_fetch_add(&dev_polls, 1) % slow == 0);
     for (bool more = go; more && q->over < q->started; more = !slow) {
@@ -173,7 +174,7 @@ static void dev_make(void)
     close(fd);
 }
 
-/* Registers [at, at+len) of the device with h, and exports it. */
+/* Registers device memory [at, at+len) with h, and exports it. */
 static struct ph_buf dev_buf(hawser *h, const struct hw_space *s, size_t at, size_t len)
 {
     struct ph_buf b = {.p = dev_at + at, .len = len};
@@ -207,7 +208,7 @@ static void end(struct pair *p)
     ph_close(p);
 }
 
-/* ---- every way, every size --------------------------------------------------------------------- */
+/* ---- every direction, every size --------------------------------------------------------------------- */
 
 #define HALF (DEV_BYTES / 2)
 
@@ -240,10 +241,10 @@ static void every_way(const char *const *knobs, size_t most, const char *what)
             struct ph_buf to = way != 0 ? dev_buf(hi, &dev1, HALF, HALF) : host_buf(hi, HALF);
             for (size_t i = 0; i < HW_ARRAY_LEN(sizes) && sizes[i] <= most && rc == 0; i++) {
                 uint64_t at = i * 7 + 1, seed = i + 10u * (unsigned)op + 100u * (unsigned)way, first;
-                ph_see(p.ba); /* it has finished the previous transfer */
+                ph_see(p.ba); /* orders the previous transfer before the fill */
                 hw_pattern_fill(bytes(&from) + at, sizes[i], seed, 0);
                 memset(bytes(&to), 0xee, sizes[i] + 64);
-                ph_see(p.ba); /* including accesses to its memory */
+                ph_see(p.ba); /* orders the fill before the next transfer */
                 rc = transfer(&p, op, &from, &to, at, sizes[i]);
                 bad += hw_pattern_check(bytes(&to) + at, sizes[i], seed, 0, &first);
                 bad += bytes(&to)[at - 1] != 0xee || bytes(&to)[at + sizes[i]] != 0xee;
@@ -269,7 +270,7 @@ static void every_way(const char *const *knobs, size_t most, const char *what)
     ok(atomic_load(&dev_unpinned) == 0, "%s: every copy was between the device and pinned memory", what);
 }
 
-/* Lists that mix host memory with memory of two devices, in pieces of several sizes. */
+/* Tests lists that mix host memory with memory of two devices, with several piece sizes. */
 static void lists(void)
 {
     struct pair p = begin(NULL);
@@ -327,7 +328,7 @@ static void one_pass(void)
     end(&p);
 }
 
-/* ---- trouble ----------------------------------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------------------------------- */
 
 static void stall(void)
 {
@@ -355,7 +356,7 @@ static void stall(void)
     is_int(hw_pattern_check(bytes(&to), 4 << 20, 5, 0, &first), 0, "with every byte");
     ok(ph_logged(&log, "device 0 completes copies again"), "which is told too");
 
-    /* a deadline expires while the device is stalled: the operation ends, and the context can be closed */
+    /* if a deadline expires while the device is stalled, the operation ends and the context can be closed */
     struct hawser_op_options late = {.size = sizeof(late), .timeout_ms = 300};
     atomic_store(&dev_stalled, 1);
     must(hawser_write(p.ab, &v, 1, &late, &op));
@@ -383,7 +384,7 @@ static unsigned count_lost(hawser_peer *p)
     return lost;
 }
 
-/* Returns how many rails both sides have lost, once both have noticed the same losses, or after 5 s. */
+/* Returns the total number of rails lost on both sides, after waiting up to 5 s for both numbers to be equal. */
 static unsigned count_lost_by_both(const struct pair *p)
 {
     unsigned a = 0, b = 0;
@@ -428,10 +429,10 @@ static void failure(int op, bool pinned)
                way ? "to" : "from", len, hw_errno_name(rc), hawser_error());
             ok(hw_now() - t < 5000 * HW_MS, "without waiting for a deadline of a minute");
             atomic_store(&dev_failing, 0);
-            if (rc == -EIO && op == way) /* the device belongs to this side */
+            if (rc == -EIO && op == way) /* the failed device is on this side */
                 ok(strstr(hawser_error(), "fallen off the bus") != NULL, "in the device's own words: %s",
                    hawser_error());
-            /* a failed device does not affect anything else */
+            /* once the device has recovered, the same transfer succeeds */
             for (int tries = 0; tries < 100 && (rc = transfer(&p, op, &from, &to, 0, len)) == -EAGAIN; tries++)
                 usleep(10000);
             is_rc(rc, 0, "and once it is well again the same works");
@@ -489,9 +490,9 @@ static void cancel_and_revoke(void)
     is_int(atomic_load(&dev_queues) + atomic_load(&dev_pins), 0, "queues and pinned memory are given back");
 }
 
-/* ThreadSanitizer calls this. Only the network orders the sending of a served read's bytes before later writes to their
- * memory. The sanitizer does not see this, and ph_see() does not help, because the sending thread need not have taken
- * the lock again. */
+/* ThreadSanitizer calls this function. Only the network orders the sending of a served read's bytes before later writes
+ * to the same memory. The sanitizer does not see this order, and ph_see() does not help, because the sending thread may
+ * not have taken the lock again. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
