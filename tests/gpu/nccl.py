@@ -29,7 +29,7 @@ SIZES = "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB"
 SMALL = 64 << 10  # up to this size, latency is the target; above, throughput
 TUNED = 1.1  # target, relative to the best speed of tuned NET/Socket
 DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # targets from 256 MiB on, relative to the default's speed
-LIMIT = 0.9  # from this share of plain sockets' rate on, the loopback interface is the bottleneck
+LIMIT = 0.9  # at this share of plain sockets' rate or more, the loopback interface is the bottleneck
 
 
 def find_nccl():

@@ -189,7 +189,7 @@ static void test_busy(const struct hw_space *s)
     ok(hw_cuda(&cu) == 0 && hw_cuda_enter(s) == 0 && app.launch_host(NULL, hold, &sem) == CUDA_SUCCESS,
        "the default stream is held up");
     hw_cuda_leave();
-    alarm(60); /* on failure, the copies deadlock */
+    alarm(60); /* ends a deadlock, if the copies wait for the stream */
     is_int(hw_store(s, dev, word, sizeof(word)), 0, "store meanwhile");
     is_int(hw_load(s, back, dev, sizeof(back)), 0, "load meanwhile");
     alarm(0);

@@ -63,7 +63,7 @@ static void gpu(const struct hw_space *s)
             }
             gather_run(s, way, &c[i], 100000);
             if (way == HW_GATHER_KERNEL && !quick)
-                gather_run(s, way, &c[i], 61); /* so few fragments are passed as kernel parameters */
+                gather_run(s, way, &c[i], 61); /* 61 fragments fit into the kernel's parameters */
         }
         gather_refused(s, way);
         if (quick)

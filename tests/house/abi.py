@@ -27,7 +27,7 @@ def write_dump(library, root, out):
 
 
 def compare(root, new):
-    """Compares two dumps. Compares dumps instead of libraries, because a library would include private types."""
+    """Compares dumps instead of libraries, because a library would include private types."""
     return run("abidiff", "--suppressions", root / GROWS, "--no-added-syms", root / DUMP, new)
 
 

@@ -201,7 +201,7 @@ def delay():
                f"{op} with 5 ms and a loss of 0.1 % on one rail of two: every byte verified", r)
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # removes the lab before the exit
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that SIGTERM also removes the lab
 for fabric in FABRICS:
     try:
         {"subnet": subnet, "routed": routed, "gcp": gcp, "shared-subnet": shared_subnet, "bridge": bridge,

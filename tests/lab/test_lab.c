@@ -468,7 +468,8 @@ static pid_t relay_of(const char *lab)
     return found;
 }
 
-/* Waits for a process that is not a child of this process to exit, and returns whether it has exited. */
+/* Waits up to 10 s for a process to exit, and returns whether the process has exited. It is not a child of this
+ * process, so waitpid() is impossible. */
 static bool has_ended(pid_t pid)
 {
     char path[64], state = 0;

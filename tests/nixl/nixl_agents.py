@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NIXL agents with backend HAWSER, for the tests. nixl_run.py runs them with a wheel."""
+"""Provides NIXL agents with backend HAWSER for the tests, which nixl_run.py runs with a wheel."""
 import importlib.util
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests transfers of the NIXL backend (TAP), between processes and within one. Run by nixl_run.py."""
+"""Tests transfers of the NIXL backend (TAP), between processes and within one process. Run by nixl_run.py."""
 import os
 import socket
 import sys

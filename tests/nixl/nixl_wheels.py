@@ -20,7 +20,7 @@ class Missing(Exception):
 
 
 def run(*argv, until):
-    """Runs a command that must end by the time `until`. Raises Missing with the last line of its output if it fails."""
+    """Runs a command. Raises Missing if the command fails, with the last line of its output, or runs past `until`."""
     try:
         r = subprocess.run(argv, capture_output=True, text=True, timeout=max(until - time.monotonic(), 1), check=False)
     except (OSError, subprocess.TimeoutExpired) as e:

@@ -205,8 +205,8 @@ void check_stopped(const Pair &p, pid_t child)
     is_int(p.e->genNotif("b", text), NIXL_ERR_REMOTE_DISCONNECT, "a notification to a dead peer");
 }
 
-/* Changes connection information so that it seems to be another host's, with two addresses: one without a listener, and
- * one of this process. */
+/* Returns `info`, changed to look like the connection information of another host. It has two addresses: the first has
+ * no listener, and the second leads to the child process. */
 std::string move_away(std::string info)
 {
     static const unsigned char addresses[] = {4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,

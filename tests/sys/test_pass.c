@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests file descriptors passed over a socket (sys/pass.c). The receiver must report excess descriptors, and must close
- * them. */
+/* Tests file descriptors passed over a socket (sys/pass.c). The receiver must report excess descriptors, and must not
+ * leave any of them open. */
 #include "sys/pass.h"
 
 #include "tests/tap.h"

@@ -283,8 +283,8 @@ def laptop(where, full=False):
 
 
 def switch4(where):
-    """Writes a node with 4 switches, each with two GPUs, two NICs and an NVSwitch. For management, the node has two
-    NICs with RDMA, an NVMe drive and a BMC."""
+    """Writes a node with 4 switches, each with two GPUs, two NICs and an NVSwitch. The node also has two RDMA NICs for
+    management, an NVMe drive and a BMC."""
     n = Node(where, "switch4", ("Example", "Four switches"), ["0-51,104-155", "52-103,156-207"], full=True)
     root = n.pci("pci0000:00", "0000:00:01.0", BRIDGE, "0x8086", "0x352b", 0, "16.0", 4, "pcieport")
     n.pci(root, "0000:01:00.0", "0x010802", "0x144d", "0xa80a", 0, "16.0", 4, "nvme")

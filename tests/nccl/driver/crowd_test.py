@@ -34,7 +34,7 @@ def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
 
 
 def shares(r):
-    """Returns (CPUs, processes) from each line in which a rank reports how many CPUs how many processes share."""
+    """Returns (CPUs, processes) from each rank's line about the processes that share the rank's CPUs."""
     return re.findall(r"(\d+) CPUs? for (\d+) process", r.stderr)
 
 

@@ -49,9 +49,9 @@ struct shared {
         _Atomic(const char *) call;  /* name of the last call */
         atomic_uint_least64_t since; /* start time of the call; 0 after it returns */
     } at[2];
-    char warn[2][512];          /* the plugin's last warning in each process; read without a lock, only for messages */
-    atomic_int children_go;     /* tells the children of step dead_parent to exit */
-    atomic_uint_least64_t died; /* hw_now() just before the rank was killed */
+    char warn[2][512]; /* the plugin's last warning in each process; read without a lock, but used only in messages */
+    atomic_int children_go;          /* tells the children of step dead_parent to exit */
+    atomic_uint_least64_t died;      /* hw_now() just before the rank was killed */
     atomic_uint_least64_t limit[64]; /* bench: the sender's total messages for each comm; 0 if not yet known */
 };
 
@@ -239,7 +239,7 @@ int flow_some(struct flow *f, size_t n, unsigned want);
 int comm_arrived(struct comm *c, void *req, uint8_t *p, size_t room);
 size_t depth_of(size_t want); /* limits want to NCCL's maximum and to --depth-max */
 
-int entries(const char *dir); /* number of entries of a folder */
+int entries(const char *dir); /* number of entries in a folder */
 int inherited(void);          /* number of file descriptors without close-on-exec */
 
 /* Steps, in driver_steps*.c */

@@ -140,7 +140,7 @@ int comm_handle(struct comm *c)
 int comm_try(struct comm *c)
 {
     int rc;
-    c->dh = &c->dev_space; /* TCPX writes to it */
+    c->dh = &c->dev_space; /* TCPX writes to *dh */
     if (c->sends)
         rc = net_fail(net_connect(c->r, c->dev, c->guarded, &c->c, &c->dh), "connect");
     else

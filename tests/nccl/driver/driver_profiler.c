@@ -4,7 +4,7 @@
  * begin with a valid phandle and end once, before the message is done. As in NCCL, the profiler may ignore an event:
  * the profiler leaves *handle unchanged, and ignores later calls for the event.
  *
- * Event pointers from the plugin are compared with known addresses, and not dereferenced. The same holds for phandles,
+ * Event pointers from the plugin are compared with known addresses, but not dereferenced. The same holds for phandles,
  * except the phandle with which an event begins, which NCCL also trusts.
  */
 #include "driver.h"
@@ -19,7 +19,7 @@
 
 struct event {
     struct event *next;
-    struct phandle *of; /* only compared, because it may no longer exist */
+    struct phandle *of; /* only compared, because the phandle may no longer exist */
     int64_t id;
     bool sends;
     size_t size;

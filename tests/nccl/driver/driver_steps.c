@@ -253,7 +253,7 @@ static int posted_by(struct rank *r, bool sender, const struct flow_spec *s, uns
     if (rc || (rc = flow_open(&f, c, s)))
         return rc;
     if (c->sends == sender) {
-        for (unsigned i = 0; i < 50 && f.posted < f.s.depth; i++) { /* isend may never accept a message here */
+        for (unsigned i = 0; i < 50 && f.posted < f.s.depth; i++) { /* isend may refuse until the receiver posts */
             if ((n = flow_post(&f)) < 0)
                 return n;
             if (!n)

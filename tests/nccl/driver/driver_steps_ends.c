@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps that test failed peers: a killed rank whose children survive, a stopped rank, and memory that is deregistered
- * early. */
+/* Steps that test a killed rank whose children survive, a stopped rank, and memory that is deregistered early. */
 #include "driver.h"
 
 #include <signal.h>

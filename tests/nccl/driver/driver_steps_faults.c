@@ -157,7 +157,7 @@ int step_oversize(struct rank *r)
     if ((rc = flow_open(&f, c, &s)))
         return rc;
     if (!c->sends) {
-        rc = flow_until_error(&f); /* expects no write outside the buffer, which is checked below */
+        rc = flow_until_error(&f); /* the loop below checks for writes outside the buffer */
         for (size_t i = 0; !rc && i < 64; i++)
             if (f.slot[0].p[f.slot[0].room + i] != 0xee)
                 rc = hw_fail(-EBADMSG, "bytes outside the receive were written");
@@ -504,7 +504,8 @@ int step_stray(struct rank *r)
 
 static int unloaded(struct rank *r)
 {
-    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late tests the other case */
+    int tasks = 0, fds = 0, version = net_version(),
+        rc = barrier(r); /* unload_late tests unloading without a barrier */
 
     if (!rc && r->loaded)
         rc = net_unload(r);
