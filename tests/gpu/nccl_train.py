@@ -225,7 +225,7 @@ def launch(a, network, world, folder, fault=None):
     """Returns (results, error, logs). Either `results` or `error` is None. With the fault "killed", the results are the
     ranks' exit statuses."""
     with tempfile.TemporaryDirectory() as d:
-        if folder and network == "hawser":  # which NCCL 2.27.3 to 2.29.7 look for after the last communicator has ended
+        if folder and network == "hawser":  # NCCL 2.27.3 to 2.29.7 look for libnccl-net.so after the last communicator
             os.symlink(f"{folder}/libnccl-net-hawser.so", f"{d}/libnccl-net.so")
             folder = f"{folder}:{d}"
         ranks = []

@@ -407,8 +407,8 @@ static void measure_faults(unsigned n)
                 gap[i] = watch_gap(FAULT_MS);
                 if (kinds[k].set)
                     kinds[k].set(kinds[k].node, nic, false);
-                gap[i] = HW_MAX(
-                    gap[i], watch_gap(near ? 20 * FAULT_MS : FAULT_MS)); /* also enough time to release spare NICs */
+                /* This pause is also long enough to release spare NICs. */
+                gap[i] = HW_MAX(gap[i], watch_gap(near ? 20 * FAULT_MS : FAULT_MS));
             }
         bool good = i == n && is_running();
         for (int r = 0; r < 2 && !good; r++)

@@ -168,9 +168,8 @@ struct comm {
     struct comm *next;
     uint64_t id; /* the same number on both ranks */
     bool sends;
-    int dev; /* --dev, unless set before listen or connect */
-    _Alignas(
-        16) uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16]; /* handle, aligned for plugins that use it as a struct */
+    int dev;                                                    /* --dev, unless set before listen or connect */
+    _Alignas(16) uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16]; /* the handle, aligned because plugins cast it */
     void *lc, *c;
     ncclNetDeviceHandle_t dev_space, *dh;
     uint64_t received; /* number of irecvs so far */

@@ -504,8 +504,7 @@ int step_stray(struct rank *r)
 
 static int unloaded(struct rank *r)
 {
-    int tasks = 0, fds = 0, version = net_version(),
-        rc = barrier(r); /* unload_late tests unloading without a barrier */
+    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late unloads without a barrier */
 
     if (!rc && r->loaded)
         rc = net_unload(r);
