@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code that the benchmarks of the gather share: a GPU's memory, its copy, and times. Rates count bytes read and bytes
- * written, measured with events around the work. A long copy runs before the measured work while the host prepares and
- * launches the batches, so that only the GPU's time counts. */
+/* Shared code of the gather benchmarks: GPU buffers, reference copies and timing. A rate counts both the bytes read and
+ * the bytes written, and is measured with events around the work. A long copy keeps the GPU busy while the host
+ * prepares and launches the batches, so that the rate depends only on the GPU. */
 #ifndef GPU_BENCH_H
 #define GPU_BENCH_H
 
@@ -20,7 +20,7 @@ static const struct hw_cuda *cu;
 struct bench {
     const struct hw_space *s;
     char *src, *dst;
-    size_t src_size, dst_size; /* src_size is not less than dst_size */
+    size_t src_size, dst_size; /* src_size must be at least dst_size */
     CUevent from, to, joined;
     int hold; /* number of long copies before the measured work */
 };
@@ -50,7 +50,7 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* Makes later work on `stream` wait for `event`. libhawser does not need this CUDA call. */
+/* Makes later work on `stream` wait for `event`. Looks up the CUDA call itself, because libhawser does not use it. */
 static void wait_for(CUstream stream, CUevent event)
 {
     static CUresult (*stream_wait_event)(CUstream, CUevent, unsigned);
@@ -62,7 +62,7 @@ static void wait_for(CUstream stream, CUevent event)
     cuda(stream_wait_event(stream, event, 0), "making a stream wait");
 }
 
-/* Starts `hold` long copies, so that work that is started meanwhile waits for them and then runs without gaps. */
+/* Starts `hold` long copies. Work queued behind these copies then runs without gaps. */
 static void hold(struct bench *b, CUstream stream)
 {
     must(hw_cuda_enter(b->s));
@@ -73,7 +73,7 @@ static void hold(struct bench *b, CUstream stream)
     hw_cuda_leave();
 }
 
-/* Holds all streams of a gather. */
+/* Makes all streams of a gather wait for the long copies. */
 static void hold_gather(struct bench *b, const struct hw_gather *g)
 {
     hold(b, hw_gather_stream(g, 0));
@@ -95,7 +95,7 @@ static double rate(struct bench *b, CUstream stream, uint64_t bytes)
     return 2.0 * (double)bytes / (ms * 1e-3);
 }
 
-/* The same since hold_gather(), until the work of all streams has ended. */
+/* Returns the bytes read and written per second, from hold_gather() until the work on all streams has ended. */
 static double gather_stream_rate(struct bench *b, const struct hw_gather *g, uint64_t bytes)
 {
     must(hw_cuda_enter(b->s));
@@ -127,7 +127,7 @@ static void drain(struct hw_gather *g, uint64_t n)
         must(hw_gather_done(g, &upto));
 }
 
-/* Opens the GPU's space, and creates two buffers of `src` and `dst` bytes and the events. */
+/* Opens the GPU's space, allocates a source of `src` bytes and a destination of `dst` bytes, and creates the events. */
 static void bench_open(struct bench *b, int device, size_t src, size_t dst)
 {
     void *p;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests and measures the gather on each GPU, with the fragment lists that transport devmem used in a guest
- * (data/frags-*.txt, made by bench/devmem-frags). Checks every byte. Measures the rate, compared with the GPU's own
- * copy of as many bytes in the same run, and the latency. Prints TAP, with these targets: 95 % of the copy's rate if
- * the fragments are pages of 4096 bytes and 50 % otherwise, and 64 fragments within 10 us.
+ * Tests and measures the gather on each GPU, with fragment lists that transport devmem used in a guest
+ * (data/frags-*.txt, made by bench/devmem-frags). Checks every byte. Measures the latency, and compares the rate with
+ * that of a copy of the same size on the GPU in the same run. Prints TAP, with these targets: 95 % of the copy's rate
+ * if the fragments are pages of 4096 bytes, 50 % otherwise, and 64 fragments within 10 us.
  *   bench_frags FILE...
- *   bench_frags --check FILE...   checks the bytes only
- * The list of one chunk keeps the GPU busy for a microsecond, and its memory fits into the GPU's cache. For rates, the
- * list is therefore repeated, each time with another part of a pool and another destination, until there is 1 GiB to
- * gather.
+ *   bench_frags --check FILE...   only checks the bytes
+ * The list of one chunk keeps the GPU busy for only a microsecond, and its memory fits into the GPU's cache. To measure
+ * rates, the list is therefore repeated with different parts of the source and destination buffers, until there is 1
+ * GiB to gather.
  */
 #include "bench.h"
 
@@ -17,18 +17,18 @@
 #include <errno.h>
 #include <glob.h>
 
-#define MAX   4096 /* fragments and batches of a file */
+#define MAX   4096 /* maximum number of fragments and of batches in a file */
 #define PAGE  4096
 #define SEED  3
-#define QUEUE 1024 /* batches in flight; the driver accepts about as many launches before it waits */
+#define QUEUE 1024 /* maximum batches in flight; the driver blocks after about this many launches */
 #define SRC   (32 * GIB)
 
 struct list {
     const char *name;
-    struct hw_frag frag[MAX]; /* dst_off: consecutive */
-    size_t end[MAX];          /* ends of the batches */
+    struct hw_frag frag[MAX]; /* in order of dst_off, without gaps */
+    size_t end[MAX];          /* index after each batch's last fragment */
     size_t n, batches;
-    uint64_t bytes, pool; /* pool: bytes of the pages up to the last one used */
+    uint64_t bytes, pool; /* pool: bytes up to the end of the last page used */
 };
 
 struct many { /* a repeated list */
@@ -56,7 +56,7 @@ static void end_batch(struct list *l)
         l->end[l->batches++] = l->n;
 }
 
-/* Makes offsets relative to the page of the first used byte, because the bytes before it are not used. */
+/* Makes source offsets relative to the first page used, because no fragment uses the bytes before this page. */
 static void rebase(struct list *l)
 {
     uint64_t low = UINT64_MAX;
@@ -132,7 +132,7 @@ static void start(struct hw_gather *g, const struct bench *b, const struct hw_fr
     }
 }
 
-/* Starts the fragments in the batches in which the transport started them. */
+/* Starts the fragments in the same batches as the transport. */
 static void start_recorded(struct hw_gather *g, const struct bench *b, const struct list *l, const struct hw_frag *frag,
                            uint64_t *started)
 {
@@ -140,8 +140,8 @@ static void start_recorded(struct hw_gather *g, const struct bench *b, const str
         start(g, b, frag + at, l->end[i] - at, started);
 }
 
-/* Checks every byte of the destination on the host: the source has the pattern, so a fragment's bytes show their
- * origin. */
+/* Checks every byte of the destination on the host. The source contains a pattern, so the bytes of a fragment show
+ * their source offset. */
 static void verify(const struct bench *b, const struct list *l, const struct many *m, const char *how)
 {
     uint64_t bad = 0;
@@ -204,9 +204,9 @@ static double gather_rate(struct bench *b, const struct list *l, const struct ma
 
 enum what { FEW, RECORDED, WHOLE, COPY };
 
-/* Returns the median, and stores the 99th percentile, of the microseconds by the host's clock from the call that starts
- * the work to the call that finds its end. The work is 64 fragments, a chunk in the recorded batches, a chunk at once,
- * or a copy of as many bytes by the driver. Successive rounds use different memory. */
+/* Returns the median latency in microseconds, and stores the 99th percentile. The latency is the host's time from the
+ * call that starts the work to the call that reports its completion. The work is 64 fragments, a chunk in the recorded
+ * batches, a chunk at once, or a copy of the same size by the driver. Successive rounds use different memory. */
 static double latency(struct bench *b, const struct list *l, const struct many *m, enum what what, double *p99)
 {
     enum { TIMES = 1000, WARM = 50, N = 64 };
@@ -284,7 +284,7 @@ static void gpu(int device, const struct list *l, size_t n)
         dst = HW_MAX(dst, times * l[i].bytes);
     }
     bench_open(&b, device, HW_MIN(src, SRC), dst);
-    b.hold = 60; /* of 1 GiB, because 750,000 fragments are prepared meanwhile */
+    b.hold = 60; /* long enough for the host to prepare 750,000 fragments */
     must(hw_fill(b.s, b.src, b.src_size, SEED, 0));
     for (size_t i = 0; i < n; i++) {
         diag("%s: %zu fragments of %.0f bytes on average in %zu batches, from %llu KiB of the pool", l[i].name, l[i].n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the gather on each GPU, compared with the GPU's own copy within its memory in the same run. Prints TAP, with
+ * Measures the gather on each GPU, and compares it with a copy within the GPU's memory in the same run. Prints TAP with
  * targets.
  */
 #include "bench.h"
@@ -19,7 +19,7 @@ static uint64_t rnd(void)
     return rnd_state;
 }
 
-/* Makes fragments for adjacent pieces of the destination, each from a random place of the source. */
+/* Makes n fragments of len bytes that are adjacent in the destination, and in random order in the source. */
 static void shuffle(size_t n, size_t len, size_t stride, size_t src_at, size_t dst_at)
 {
     for (size_t i = 0; i < n; i++)
@@ -32,7 +32,7 @@ static void shuffle(size_t n, size_t len, size_t stride, size_t src_at, size_t d
     }
 }
 
-/* Gathers the first n fragments of `frags`, `batch` at a time, and returns the rate. */
+/* Gathers the first n fragments of `frags`, `batch` fragments at a time, and returns the rate. */
 static double gather_rate(struct bench *b, size_t n, size_t batch)
 {
     const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
@@ -55,7 +55,7 @@ static double gather_rate(struct bench *b, size_t n, size_t batch)
     return median(r, ROUNDS);
 }
 
-/* The same by the host's clock and without preparation, so that starting the batches counts too. */
+/* Does the same without a long copy first, and uses the host's clock, so that the rate includes the launch time. */
 static double start_rate(struct bench *b, size_t n, size_t batch)
 {
     const struct hw_gather_bufs bufs = {b->dst, SIZE, b->src, SIZE};
@@ -77,7 +77,8 @@ static double start_rate(struct bench *b, size_t n, size_t batch)
     return median(r, ROUNDS);
 }
 
-/* Measures the microseconds from the call that starts a batch of n to the call that finds its end. */
+/* Measures the microseconds from the call that starts a batch of n fragments to the call that reports its completion.
+ */
 static void latency(struct bench *b, enum hw_gather_way way, size_t n, double *half, double *p99)
 {
     enum { TIMES = 2000 };
@@ -99,7 +100,7 @@ static void latency(struct bench *b, enum hw_gather_way way, size_t n, double *h
     *p99 = us[TIMES * 99 / 100];
 }
 
-/* Measures the pattern functions by the host's clock, including all overhead. */
+/* Measures the pattern functions with the host's clock, including all overhead. */
 static void pattern(struct bench *b)
 {
     uint64_t bad, t = hw_now();

@@ -26,14 +26,14 @@ import nccl_train  # in this folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = "8,1KiB,64KiB,1MiB,16MiB,64MiB,256MiB"
-SMALL = 64 << 10  # up to this size latency counts, and from 1 MiB on throughput
-TUNED = 1.1  # times the speed of the best tuned NET/Socket
-DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # times the default's speed, from 256 MiB on
-LIMIT = 0.9  # share of the rate of plain sockets from which loopback is the limit
+SMALL = 64 << 10  # up to this size, latency is the target; above, throughput
+TUNED = 1.1  # target, relative to the best speed of tuned NET/Socket
+DEFAULT = {"all_reduce": 6, "sendrecv": 8}  # targets from 256 MiB on, relative to the default's speed
+LIMIT = 0.9  # at this share of plain sockets' rate or more, the loopback interface is the bottleneck
 
 
 def find_nccl():
-    """Finds NCCL, first in PyTorch's folder, because the loader's path may have an older one."""
+    """Finds NCCL. Searches PyTorch's folder first, because the loader's path may contain an older version."""
     code = "import nvidia.nccl as n; print(list(n.__path__)[0])"
     r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     places = [r.stdout.strip() + "/lib"] if r.returncode == 0 else []
@@ -64,7 +64,7 @@ def num(v, digits=2):
 
 
 def aims(row, cpu_of):
-    """Returns (met, text) for each target of the row."""
+    """Yields (met, text) for each target of the row."""
     op, size, share = row["op"], row["size"], row["of_raw"]
     at_limit = share is not None and share >= LIMIT
     note = f", {100 * share:.0f} % of plain sockets" if share is not None else ""
@@ -104,8 +104,9 @@ def table(rows, raws):
 
 
 def bench(a, nccl, gpus, ops, sizes, rounds, raw, limit):
-    """Prints a table of the measurements of `hawser nccl bench --vs-socket`. Returns ((passed, failed, skipped),
-    rows)."""
+    """Runs `hawser nccl bench --vs-socket`, and prints a table of the results.
+
+    Returns ((passed, failed, skipped), rows)."""
     env = dict(os.environ)
     if not a.lab:
         env.setdefault("NCCL_SOCKET_IFNAME", "lo")
@@ -143,7 +144,7 @@ def hosts(a, nccl):
     """(passed, failed, skipped)"""
     lab = f"hosts{os.getpid()}"
     sizes = "8,1MiB,64MiB" if a.sizes == SIZES else a.sizes
-    wanted = 5 * len(sizes.split(","))  # two operations over two networks, and hawser's own transfer
+    wanted = 5 * len(sizes.split(","))  # for each size: two operations over two networks, and hawser's own transfer
     up = subprocess.run([a.tool, "lab", "up", "--name", lab, "--nics", "1"], capture_output=True, text=True).returncode == 0
     env = dict(os.environ)
     if not up:

@@ -24,8 +24,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = ("hawser", "Socket")
-# Makes two GPUs of one host behave like those of two nodes, and requests the same from both networks. Sets the
-# parameters that the plugin and its tuner would change otherwise (nccl/params.c, nccl/tuner.c).
+# Makes two GPUs of one host communicate like GPUs of two nodes, with the same settings for both networks. Includes the
+# parameters that the plugin and its tuner would otherwise change (nccl/params.c, nccl/tuner.c).
 COMMON = {
     "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0",
     "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple", "NCCL_MIN_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "4",
@@ -92,7 +92,7 @@ class Rank:
         return x.to(self.device), (x[:, :16] * 0.5 + 0.1).to(self.device)
 
     def train(self, model, ranks):
-        """Returns the losses, and the median time of a step in ms. ranks: the ranks whose data is used."""
+        """Trains with the data of `ranks`. Returns the losses, and the median time of a step in ms."""
         torch = self.torch
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         losses, times = [], []
@@ -130,7 +130,7 @@ class Rank:
         return {"losses": losses, "ms": ms}
 
     def collectives(self):
-        """Uses whole numbers, so that each result is known exactly. Returns the wrong results."""
+        """Runs collective operations on whole numbers, whose results are exact. Returns a list of wrong results."""
         torch, dist, n, me, wrong = self.torch, self.dist, self.world, self.rank, []
 
         def of(rank, count, salt):
@@ -160,7 +160,7 @@ class Rank:
         return {"wrong": wrong}
 
     def killed(self):
-        """Rank 1 is killed during an operation. Rank 0 must not wait forever, but end with NCCL's error."""
+        """Kills rank 1 during an operation. Rank 0 must not wait forever, but must exit with NCCL's error."""
         x = self.torch.ones(4 << 20 if not self.a.cpu else 1 << 16, device=self.device)
         for i in range(1000000):
             self.dist.all_reduce(x)
@@ -173,7 +173,7 @@ class Rank:
             self.sync()
 
     def aborted(self):
-        """All ranks abort a group with operations in flight, and create another one."""
+        """Aborts a group with operations in flight on all ranks, and creates a new group."""
         torch, dist = self.torch, self.dist
         x = torch.ones(16 << 20, device=self.device)
         for again in range(3):
@@ -211,7 +211,7 @@ class Rank:
             os._exit(0)  # gloo's threads may crash at the interpreter's exit
 
 
-# ---- what starts them -----------------------------------------------------------------------------------------------
+# ---- starting the ranks ----------------------------------------------------------------------------------------------
 
 
 def plugin_folder(a):
@@ -222,10 +222,10 @@ def plugin_folder(a):
 
 
 def launch(a, network, world, folder, fault=None):
-    """Returns (results, error, logs), of which the first or the second is None. With the fault "killed", the results
-    are the ranks' exit statuses."""
+    """Returns (results, error, logs). Either `results` or `error` is None. With the fault "killed", the results are the
+    ranks' exit statuses."""
     with tempfile.TemporaryDirectory() as d:
-        if folder and network == "hawser":  # NCCL 2.27.3 to 2.29.7 look for this after their last communicator has ended
+        if folder and network == "hawser":  # NCCL 2.27.3 to 2.29.7 look for libnccl-net.so after the last communicator
             os.symlink(f"{folder}/libnccl-net-hawser.so", f"{d}/libnccl-net.so")
             folder = f"{folder}:{d}"
         ranks = []
@@ -237,7 +237,7 @@ def launch(a, network, world, folder, fault=None):
                        LOCAL_RANK=str(rank % max(a.gpus, 1)), PYTHONUNBUFFERED="1")
             env.setdefault("NCCL_SOCKET_IFNAME", "lo")
             if fault == "aborted":
-                env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # otherwise PyTorch ends a rank that sees another rank's abort before its own
+                env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # else PyTorch may end a rank before the rank aborts
             argv = [sys.executable, __file__, "--rank", str(rank), "--world", str(world), "--dir", d, "--width", str(a.width),
                     "--layers", str(a.layers), "--steps", str(a.steps), *(["--cpu"] if a.cpu else []), *(["--fault", fault] if fault else [])]
             log = open(f"{d}/log{rank}", "w+", encoding="utf-8", errors="replace")
@@ -276,7 +276,7 @@ def near(a, b, within):
 
 
 def judge(ok, what, world, got):
-    """got is {network: results of the ranks}."""
+    """Checks the results in `got`, which is {network: results of the ranks}."""
     for network, ranks in got.items():
         where = f"{what} over {network}"
         wrong = sorted({w for r in ranks for w in r["collectives"]["wrong"]})

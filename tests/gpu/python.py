@@ -19,7 +19,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PARTS = ("binding", "torch", "example", "nixl")
-LIMIT_S = 100  # for each part
+LIMIT_S = 100  # time limit for each part
 passed = failed = skipped = 0
 
 
@@ -79,7 +79,7 @@ def find_missing(env, *modules):
 
 
 def find_gpus(env):
-    """Returns why there is no GPU, or "" if there is one."""
+    """Returns why no GPU is available, or "" if a GPU is available."""
     code = "import ctypes, os; n = ctypes.c_int(); d = ctypes.CDLL(os.environ.get('HAWSER_CUDA_LIBRARY', 'libcuda.so.1'));" \
            "rc = d.cuInit(0) or d.cuDeviceGetCount(ctypes.byref(n)); print(f'CUDA error {rc}' if rc else n.value or 'no GPU')"
     r = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
@@ -97,7 +97,7 @@ def make_environment(a):
         library, plugins = carried / "libhawser.so.1", carried / "plugins"
         try:
             ctypes.CDLL("libssl.so.3")
-        except OSError:  # NIXL's library needs it
+        except OSError:  # NIXL's library needs libssl.so.3
             env["LD_LIBRARY_PATH"] = os.pathsep.join([str(carried / "fallback"), *filter(None, [env.get("LD_LIBRARY_PATH")])])
     if a.fake:
         env["HAWSER_CUDA_LIBRARY"] = os.path.abspath(a.fake)

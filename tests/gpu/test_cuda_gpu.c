@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lib/mem with the real driver and each GPU; tests/lib/mem/test_cuda.c uses the fake driver. */
+/* Tests lib/mem on each GPU with the real CUDA driver. tests/lib/mem/test_cuda.c uses the fake driver. */
 #include "mem/cuda.h"
 #include "tests/tap.h"
 
@@ -12,8 +12,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Functions that an application uses and the library does not, which only this test looks up. Driver API reference,
- * "Memory Management", "Virtual Memory Management", "Context Management", "Execution Control". */
+/* CUDA functions that applications use but libhawser does not, so this test looks them up. Described in the Driver API
+ * reference: "Memory Management", "Virtual Memory Management", "Context Management", "Execution Control". */
 static struct {
     CUresult (*managed)(CUdeviceptr *ptr, size_t len, unsigned flags);
     CUresult (*host_alloc)(void **ptr, size_t len, unsigned flags);
@@ -78,7 +78,7 @@ static int reach(const struct hw_space *s, struct hw_copyq *q, uint64_t n)
     return -ETIMEDOUT;
 }
 
-/* Copies in and out, with the queue and with small copies. Returns true if all bytes are the same. */
+/* Copies data to and from the GPU, with the queue and with small copies. Returns whether all bytes are unchanged. */
 static bool round_trip(const struct hw_space *s, unsigned seed)
 {
     const size_t len = 4 * MIB;
@@ -153,7 +153,7 @@ static void test_depth(const struct hw_space *s)
 {
     struct hw_copyq *q = NULL;
     void *dev;
-    const size_t len = 64 * MIB; /* takes milliseconds, so that the CPU can test before the end */
+    const size_t len = 64 * MIB; /* a copy takes milliseconds, so the queue is still full at the third */
     char *ring = hw_pages_alloc(len, s->numa);
     ok(s->ops->pin(s, ring, len) == 0, "pin %zu bytes", len);
     is_int(s->ops->pin(s, ring, len), -EALREADY, "not twice");
@@ -176,8 +176,8 @@ static void hold(void *arg)
     sem_wait(arg);
 }
 
-/* The application's default stream waits, as if for data that hawser will deliver. hawser's copies must not wait for
- * it. */
+/* Blocks the application's default stream, as if this stream waited for data from hawser. hawser's copies must not wait
+ * for the default stream. */
 static void test_busy(const struct hw_space *s)
 {
     const struct hw_cuda *cu;
@@ -189,7 +189,7 @@ static void test_busy(const struct hw_space *s)
     ok(hw_cuda(&cu) == 0 && hw_cuda_enter(s) == 0 && app.launch_host(NULL, hold, &sem) == CUDA_SUCCESS,
        "the default stream is held up");
     hw_cuda_leave();
-    alarm(60); /* a failure is a deadlock */
+    alarm(60); /* ends a deadlock, if the copies wait for the stream */
     is_int(hw_store(s, dev, word, sizeof(word)), 0, "store meanwhile");
     is_int(hw_load(s, back, dev, sizeof(back)), 0, "load meanwhile");
     alarm(0);
@@ -231,14 +231,15 @@ static void test_others(const struct hw_space *s)
     (void)cu->CtxPushCurrent(ctx);
     (void)cu->MemFree(p);
     (void)cu->CtxPopCurrent(&popped);
-    /* the context remains, and so do the stream and pages for small copies of its space */
+    /* The context is not destroyed, because its space still has a stream and pages for small copies. */
 }
 
-/* Tests adjacent mappings, as in PyTorch's expandable segments, which belong to no context and consist of many
+/* Tests adjacent mappings, as in PyTorch's expandable segments. Such memory belongs to no context, and consists of many
  * allocations. */
 static void test_mappings(const struct hw_space *s)
 {
-    /* CUmemAllocationProp: pinned memory of this device; CUmemAccessDesc: read and write by it */
+    /* `prop` is a CUmemAllocationProp for pinned memory of this device. `access` is a CUmemAccessDesc that lets this
+     * device read and write. */
     struct {
         int type, handle_types;
         struct {
@@ -298,7 +299,7 @@ static void test_export(const struct hw_space *s, const struct hw_gpu_info *info
             ok(fd == -EOPNOTSUPP && says("DMA_BUF_SUPPORTED"), "no dma-bufs here: %s", hw_error());
         else if (fd >= 0)
             ok(fcntl(fd, F_GETFD) & FD_CLOEXEC, "a dma-buf%s", pcie ? " by BAR1" : "");
-        else /* sandboxes and some machines forbid it although the attribute is set; then the error must be CUDA's */
+        else /* sandboxes and some machines refuse despite the attribute; the error must then be CUDA's */
             ok(says("CUDA_ERROR_"), "a dma-buf%s is refused: %s", pcie ? " by BAR1" : "", hw_error());
         if (fd >= 0)
             close(fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the cases of tests/lib/mem/test_gather.c on each GPU, in all three ways, and cases for which only a GPU has the
- * memory and speed. HAWSER_TEST_QUICK=1 leaves out the large cases, because compute-sanitizer runs everything some
+/* Runs the cases of tests/lib/mem/test_gather.c on each GPU with all three gather methods, and cases that need a GPU's
+ * memory and speed. HAWSER_TEST_QUICK=1 skips the large cases, because compute-sanitizer makes the tests several
  * hundred times slower. */
 #include "mem/cuda.h"
 #include "tests/lib/mem/gather_cases.h"
@@ -63,7 +63,7 @@ static void gpu(const struct hw_space *s)
             }
             gather_run(s, way, &c[i], 100000);
             if (way == HW_GATHER_KERNEL && !quick)
-                gather_run(s, way, &c[i], 61); /* few enough to be passed as parameters of the launch */
+                gather_run(s, way, &c[i], 61); /* 61 fragments fit into the kernel's parameters */
         }
         gather_refused(s, way);
         if (quick)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests GPU memory that two processes share, and plugins with such memory: one that behaves like GPUDirect-TCPX
- * (tests/fakes/plugins/tcpxlike.h) and one that behaves like plugins over RDMA (tests/fakes/plugins/netplugin_cuda.c).
- * Runs on a GPU and, as test_netplugin_cuda, with the driver of tests/fakes/cuda. The processes that use
- * CUDA are forked before this process first uses CUDA.
+ * Tests GPU memory that two processes share, and two plugins that use such memory. One plugin behaves like
+ * GPUDirect-TCPX (tests/fakes/plugins/tcpxlike.h), the other like plugins over RDMA
+ * (tests/fakes/plugins/netplugin_cuda.c). Runs on a GPU and, as test_netplugin_cuda, with the driver of
+ * tests/fakes/cuda. The processes that use CUDA are forked before this process first uses CUDA.
  */
 #include "base/base.h"
 #include "mem/cuda.h"
@@ -21,7 +21,7 @@
 
 static struct ph_log logs = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Returns the path of a plugin, where it was built or carried to. */
+/* Returns the path of a plugin. Searches the build folders, and the folders to which the test may have been copied. */
 static const char *plugin(const char *name)
 {
     static char path[2 * PATH_MAX];
@@ -46,7 +46,7 @@ struct shared {
     int rc;
 };
 
-/* Runs the other process: on request, shares memory with a pattern, then waits to be killed. */
+/* Runs in the other process: on request, shares GPU memory that contains a pattern, and then waits to be killed. */
 static void sharer(int fd)
 {
     const struct hw_space *s;
@@ -109,8 +109,9 @@ static hawser *open_context(const char *name)
     struct hawser_options o = {
         .size = sizeof(o), .knobs = knobs, .log = getenv("TEST_LOG") ? ph_print : ph_logger, .log_arg = &logs};
     hawser *h;
-    /* The call forks, and ASan's allocator (of GCC 12) does not lock for this: if a thread is in the allocator, the
-     * child inherits a held lock. A thread of a context that was just opened may be there, with its first free(). */
+    /* hawser_open() forks, and GCC 12's ASan does not lock its allocator during fork(). If another thread holds the
+     * allocator's lock, the child inherits the held lock. Threads of a context that was just opened may still be
+     * allocating or freeing memory. */
     if (PH_SANITIZED)
         proc_wait_idle();
     must(hawser_open(&o, &h));
@@ -135,7 +136,7 @@ static int times_logged(const char *words)
     return n;
 }
 
-/* Transfers all bytes `times` times. Returns MB/s. */
+/* Transfers LEN bytes `times` times, and returns the rate in MB/s. */
 static double moved(ph_post f, hawser_peer *p, hawser_mem *mine, const struct hawser_region *theirs, int times)
 {
     const uint64_t begin = hw_now();
@@ -148,7 +149,7 @@ static double moved(ph_post f, hawser_peer *p, hawser_mem *mine, const struct ha
     return (double)LEN * times / 1e6 / ((double)(hw_now() - begin) / 1e9);
 }
 
-/* Writes and reads between GPU memory of two contexts, the first time and when all slots have been used. */
+/* Writes and reads between the GPU memory of two contexts, often enough to use every slot more than once. */
 static void test_transfers(const struct hw_space *s, const char *name, hawser *a, hawser *b)
 {
     hawser_peer *ab, *ba;
@@ -201,7 +202,8 @@ static void test_report(const char *file)
     unlink(file);
 }
 
-/* Tests that the wait for the plugin's accept(), which sleeps longer than the caller waits, is added to the timeout. */
+/* Tests that the time that the plugin's accept() sleeps, which exceeds the caller's timeout, is added to that timeout.
+ */
 static void test_patience(void)
 {
     hawser_peer *peer = NULL;
@@ -280,7 +282,7 @@ int main(void)
         hawser_close(f);
     }
 
-    /* Too late: a child that is forked now cannot use CUDA, because this process has used it. */
+    /* A child that is forked now cannot use CUDA, because this process has already used CUDA. */
     forget_logs();
     a = open_context("tcpxlike");
     b = open_context("tcpxlike");

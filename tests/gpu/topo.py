@@ -22,7 +22,7 @@ import tempfile
 import xml.etree.ElementTree as ET
 
 sys.dont_write_bytecode = True
-from nccl import end, find_nccl  # beside this file
+from nccl import end, find_nccl  # in this folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLONE_NEWNS, MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 1, 32, 4096, 16384, 1 << 18  # linux/{sched,mount}.h
@@ -39,8 +39,8 @@ def check(good, what, why=""):
 
 
 def must(good, what, why):
-    """Ends the program if a condition that all further tests need does not hold, so that a borrowed machine is not held
-    in vain."""
+    """Checks a condition that all further tests need. Ends the program if the condition is false, in order not to waste
+    time on a borrowed machine."""
     check(good, what, why)
     if not good:
         end(counts["passed"], counts["failed"], 0)
@@ -51,7 +51,7 @@ def skip(why):
     end(0, 0, 1)
 
 
-# ---- the machine with more in it ----------------------------------------------------------------
+# ---- the machine with added devices -------------------------------------------------------------
 
 def bdf(path):
     return path.rsplit("/", 1)[1]
@@ -66,9 +66,9 @@ def gpus_of(snapshot):
 
 
 def own_numa(s, gpus):
-    """If no GPU has a NUMA node, as in a guest, assigns all devices to the machine's first one. With a node that the
-    kernel does not have, NCCL asks NVIDIA's driver for memory there, and the driver (580.159.04) loops forever while it
-    holds its lock, so that no program can use a GPU any more."""
+    """Assigns all devices to the machine's first NUMA node if no GPU has a NUMA node, as in a guest. If the GPUs were
+    on a node that the kernel does not have, NCCL would request memory on that node. NVIDIA's driver (580.159.04) then
+    loops forever with its lock held, and no program can use a GPU."""
     if all(g["files"].get("numa_node", "-1") == "-1" for g in gpus):
         for x in s["pci"]:
             x["files"]["numa_node"] = str(s["numa"][0]["node"])
@@ -76,7 +76,7 @@ def own_numa(s, gpus):
 
 def add_switch(s, gpu, n, dangling):
     """Adds a root port, a switch (an upstream and a downstream port) and NIC n at the GPU's host bridge and NUMA node.
-    Returns the NIC's place (CPU, switch, NIC), with the switch's upstream port as the switch."""
+    Returns the NIC's location (CPU, switch, NIC), in which `switch` is the switch's upstream port."""
     host = gpu["path"].split("/")[1]  # pci0000:00
     domain, bus = host[3:].split(":")
     here = {bdf(d["path"]) for d in s["pci"]}
@@ -114,7 +114,7 @@ def hawser(a, *argv):
 # ---- NCCL --------------------------------------------------------------------------------------
 
 def enter(folder):
-    """Runs in a child before exec: creates a mount namespace with folder on /sys, read-only."""
+    """Creates a mount namespace in which `folder` is mounted read-only on /sys. Runs in a child before exec."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(name, *args):
@@ -131,7 +131,7 @@ def enter(folder):
 
 
 def may_enter(folder):
-    """Returns None if enter(folder) is possible, or the reason why not."""
+    """Returns None if enter(folder) is possible, and otherwise the reason why not."""
     try:
         r = subprocess.run(["test", "-e", "/sys/.hawser-sysfs"], preexec_fn=lambda: enter(folder))
         return None if r.returncode == 0 else "the rebuilt tree is not on /sys in the mount namespace"
@@ -140,7 +140,7 @@ def may_enter(folder):
 
 
 def nics(folder):
-    """Returns the paths in the sandbox of the network controllers in /sys/bus/pci/devices."""
+    """Returns the paths that the network controllers in /sys/bus/pci/devices have in the sandbox."""
     found = []
     for d in sorted((folder / "bus/pci/devices").iterdir()):
         if (d / "class").read_text().startswith("0x02"):
@@ -173,7 +173,7 @@ def run_nccl(a, work, name, paths, folder, rank):
 
 
 def ways(root, tag):
-    """Returns the <gpu> or <net> elements by the CPU and the addresses of the <pci> elements above them."""
+    """Returns a dict of the <gpu> or <net> elements. A key is the CPU and the addresses of the <pci> elements above."""
     found = {}
 
     def walk(e, above):
@@ -199,11 +199,11 @@ def below(root):
     return "; ".join(" > ".join(w) + f": {tag}" for tag in ("gpu", "net") for w in sorted(ways(root, tag)))
 
 
-# ---- what is asked of it -----------------------------------------------------------------------
+# ---- checks ------------------------------------------------------------------------------------
 
 def each_under_its_own(name, root, added, others, gpu, rank):
-    """added: the places of NICs that have their own switch. others: this machine's own NICs, whose places do not
-    change."""
+    """Checks NCCL's topology. `added` has the locations of the NICs that must each be alone under a switch. `others`
+    has the addresses of this machine's own NICs, which must also be present."""
     got = ways(root, "net")
     print(f"# {name}: rank {rank}: {below(root)}")
     check(set(ways(root, "gpu")) == {gpu}, f"{name}: rank {rank}: its GPU is at {' > '.join(gpu)}", str(sorted(ways(root, "gpu"))))
@@ -218,7 +218,7 @@ def each_under_its_own(name, root, added, others, gpu, rank):
 
 
 def same_as_ours(root, ours, added, rank):
-    """Compares NCCL's XML with the one that `hawser sandbox sysfs --nccl-topo` makes of the same plan."""
+    """Compares NCCL's XML with the XML that `hawser sandbox sysfs --nccl-topo` makes from the same plan."""
     mine, its = ways(ours, "net"), ways(root, "net")
     check(set(mine) == set(its) and len(mine) == len(added), f"filter on: rank {rank}: NICs hang as `hawser sandbox sysfs --nccl-topo` says", f"{sorted(mine)}, NCCL: {sorted(its)}")
     a, b = links(ours), links(root)
@@ -280,8 +280,8 @@ def everything(a, work):
         same_as_ours(root, ET.parse(work / "ours.xml").getroot(), paths, rank)
         root = run_nccl(a, work, "filter off", nics(work / "off"), work / "off", rank)
         each_under_its_own("filter off", root, added, real, gpus[rank], rank)
-    # The purpose of the rebuilt tree: with this machine's own /sys, NCCL does not know the NICs and assigns them to the
-    # first CPU.
+    # Shows why the rebuilt tree is necessary: with this machine's own /sys, NCCL does not find the NICs, and assigns
+    # them to the first CPU.
     root = run_nccl(a, work, "own sys", paths, None, 0)
     print(f"# own /sys: {below(root)}")
     got = ways(root, "net")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests torch tensors on GPUs as memory of hawser (TAP). Run by tests/gpu/run python."""
+"""Tests torch tensors on GPUs as hawser's memory (TAP). Run by tests/gpu/run python."""
 import sys
 import time
 
@@ -24,7 +24,7 @@ class DLPackOnly:
 
 
 class Pair:
-    """Two contexts of this process; `near` has connected to `far`. Tensors are on the first and on the last GPU."""
+    """Two contexts of this process. `near` has connected to `far`. Tensors are on the first and the last GPU."""
 
     def __init__(self, torch, hawser):
         self.torch, self.hawser = torch, hawser
@@ -39,7 +39,7 @@ class Pair:
         return self.torch.randint(0, 256, (size,), generator=generator, dtype=self.torch.uint8).to(device)
 
     def write(self, source, target):
-        """Writes the bytes of one object into another. Registers both only for this write."""
+        """Writes the bytes of one object into another, and registers both objects only for this write."""
         with self.near.register(source) as mine, self.far.register(target) as theirs:
             self.to_far.write([(mine, 0, mine.length, self.hawser.Region(theirs.export(write=True)), 0)]).wait(LIMIT)
             return mine, theirs
@@ -128,7 +128,7 @@ def check_alloc(p):
 
 
 def check_streams(p):
-    """The content is produced in a separate stream after half a second of work or more, and the caller waits only for
+    """Writes content that a separate stream produces after at least half a second of work. The caller waits only for
     that stream."""
     torch = p.torch
     side = torch.cuda.Stream(p.near_gpu)

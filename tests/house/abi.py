@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the ABI of libhawser.so with the dump in tests/data/abi: a program that was linked with that version must
-run with this one (TAP). docs/versions.md says which changes are allowed, and when the dump is written again.
+"""Compares the ABI of libhawser.so with the dump in tests/data/abi (TAP). A program that was linked with the dumped
+version must run with this library. docs/versions.md describes which changes are allowed, and when to renew the dump.
 Usage: abi.py LIBHAWSER.SO SOURCE SANITIZERS  |  abi.py --write LIBHAWSER.SO SOURCE"""
 import pathlib
 import shutil
@@ -21,13 +21,13 @@ def run(*argv):
 
 
 def write_dump(library, root, out):
-    """Writes a dump of the public types only, which does not depend on the build's folder."""
+    """Writes a dump that contains only the public types and does not depend on the build folder."""
     return run("abidw", "--exported-interfaces-only", "--drop-private-types", "--headers-dir", root / "include", "--no-show-locs", "--no-comp-dir-path",
                "--no-corpus-path", "--no-elf-needed", "--no-parameter-names", "--out-file", out, library)
 
 
 def compare(root, new):
-    """Compares two dumps, because a library would include private types."""
+    """Compares dumps instead of libraries, because a library would include private types."""
     return run("abidiff", "--suppressions", root / GROWS, "--no-added-syms", root / DUMP, new)
 
 

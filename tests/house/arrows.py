@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes only go downwards: which folder may include from which folders, for every #include "..." and
-<hawser.h> (TAP)."""
+"""Checks that each folder includes headers only from lower layers: every #include "..." and <hawser.h> must follow
+RULES (TAP)."""
 import pathlib
 import re
 import sys
 
-# Maps a folder (the longest match counts) to the folders and files from which it may include, besides itself.
-# CONTRIBUTING.md describes these rules.
+# Maps each folder to the other folders and files that it may include. A file follows the rule of the longest matching
+# folder. CONTRIBUTING.md describes these rules.
 API = "include/hawser.h"
 LOW = [API, "lib/base"]
 MID = LOW + ["lib/net", "lib/mem", "lib/wire"]
@@ -17,16 +17,16 @@ RULES = {
     "lib/net": LOW,
     "lib/mem": LOW,
     "lib/wire": LOW,
-    "lib/transport": MID + ["lib/core"],  # a transport implements the functions that a rail calls
+    "lib/transport": MID + ["lib/core"],  # transports implement functions that rails call
     "lib/transport/netplugin": MID + ["lib/transport", "lib/core"],
     "lib/transport/netplugin/table": LOW,
-    "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: the memory that it shares with the host
+    "lib/transport/netplugin/child": LOW + ["lib/net", "lib/mem", "lib/transport/netplugin/table"],  # ring.h: memory shared with the host
     "lib/transport/netplugin/host": LOW + ["lib/mem", "lib/transport/netplugin/table", "lib/transport/netplugin/child"],
     "lib/core": MID,
     "lib/message": MID + ["lib/core"],
     "lib/context": MID + ["lib/core", "lib/message", "lib/transport"],
     "nixl": LOW + ["lib/net", "lib/wire"],  # uses hawser.h; blob.c packs bytes like lib/wire
-    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # uses hawser.h; shares NCCL's ABI with the loader of plugins
+    "nccl": LOW + ["lib/net", "lib/wire", "lib/transport/netplugin/table/abi.h"],  # uses hawser.h; shares NCCL's ABI header with the plugin loader
     "sys": LOW,
     "lab": LOW + ["sys"],
     "node": LOW + ["lib/net"],
@@ -42,7 +42,7 @@ RULES = {
     "examples": [API],
     "man": [API],
     "scripts": LOW,
-    "tests": [""],  # anything, because tests test internals
+    "tests": [""],  # tests may include anything, because they test internals
     "fuzz": [""],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(hawser\.h)>)', re.M)
@@ -64,7 +64,7 @@ def resolve(root, file, name):
 
 
 def check(root, file):
-    """Yields the faults of one file, as text."""
+    """Yields a message for each fault in one file."""
     me = file.relative_to(root).as_posix()
     folder = folder_of(me)
     if folder is None:
@@ -90,7 +90,7 @@ def main(root):
     seen = {}
     for f in files:
         seen.setdefault(folder_of(f.relative_to(root).as_posix()) or f.parent.name, []).extend(check(root, f))
-    # The compiler searches the root for <...> too, so a header in sys/ must not have a system header's name.
+    # The compiler also searches the root for <...>, so a header in sys/ must not have the name of a system header.
     for f in sorted(root.glob("sys/*.h")):
         if any(pathlib.Path("/usr/include").glob(f"**/sys/{f.name}")):
             seen["sys"].append(f"{f.name}: <sys/{f.name}> is the system's")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that calls only go downwards, with the symbol tables of the build: which folder may call which, that folders
-do not call each other in a circle (with exceptions in TOGETHER), and that no files of two folders do (TAP). The rules
-are those of arrows.py.
+"""Checks, with the build's symbol tables, that each folder calls only lower layers (TAP). Calls must follow the rules
+of arrows.py. Folders must not call each other in a cycle, with exceptions in TOGETHER. A cycle of calls between files
+must not cross folders.
 Usage: calls.py ROOT BUILD NM ARCHIVE..."""
 import collections
 import re
@@ -12,14 +12,14 @@ import sys
 sys.dont_write_bytecode = True
 import arrows  # in this folder
 
-# Folders that may call each other, with the reason.
+# Folders that may call each other, and the reason.
 TOGETHER = {("tool/doctor", "tool/nccl", "tool/nccl/bench", "tool/nixl"): "the checks of NCCL and NIXL use what `hawser nccl` and `hawser nixl` find, whose "
             "action check is a group of checks; bench is an action of `hawser nccl`, and uses its plugin's folder"}
 LINE = re.compile(r"^.*?:(?P<object>.*\.c\.o): *[0-9a-f]* +(?P<kind>\w) (?P<symbol>\S+)$")
 
 
 def name_objects(root):
-    """Returns a dict from (folder, object's name) to source. meson calls the object of FOLDER's file a/b.c "a_b.c.o"."""
+    """Returns a dict from (folder, object name) to source. meson names the object of file a/b.c in FOLDER "a_b.c.o"."""
     names = {}
     for f in (f for d in arrows.folders(root) for f in d.rglob("*.c")):
         parts = f.relative_to(root).parts
@@ -29,15 +29,15 @@ def name_objects(root):
 
 
 def source_of(names, build, path):
-    """Returns the source of BUILD/FOLDER/libX.a.p/OBJECT.o, or None if the source tree has none."""
+    """Returns the source of BUILD/FOLDER/libX.a.p/OBJECT.o, or None if the source is not in the source tree."""
     place = arrows.pathlib.Path(path).resolve().relative_to(build)
     folder = place.parent.parent.as_posix()
     return names.get(("" if folder == "." else folder, place.name.removesuffix(".o")))
 
 
 def read_symbols(nm, archives):
-    """Returns two dicts: from symbol to the object that defines it, and from object to the symbols that it uses. The
-    archives are thin."""
+    """Returns two dicts: from each symbol to the object that defines the symbol, and from each object to the symbols
+    that the object uses. The archives are thin, so nm prints each object's path."""
     defined, used = {}, collections.defaultdict(set)
     for line in subprocess.run([nm, "-A", "-g", *archives], capture_output=True, text=True, check=True).stdout.splitlines():
         m = LINE.match(line)
@@ -49,7 +49,7 @@ def read_symbols(nm, archives):
 
 
 def circles(edges):
-    """Returns the sets of nodes that reach each other (Tarjan)."""
+    """Returns the sets of two or more nodes that can all reach each other (Tarjan's algorithm)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(v):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks README.md, docs/ and other pages (TAP): links and anchors lead to something, named files exist, options of
-`hawser` exist, and every command of a block in README.md and docs/*.md is run here or by a test, or is listed with a
-reason (docs_commands.py)."""
+"""Checks README.md, docs/ and other pages (TAP). The targets of links, the named files, and the named options of
+`hawser` must exist. Every command in a code block of README.md and docs/*.md must be run by this test or by another
+test, or must be listed with a reason (docs_commands.py)."""
 import contextlib
 import os
 import pathlib
@@ -26,7 +26,7 @@ from tap import done, ok, skip  # noqa: E402
 ROOT, HAWSER = pathlib.Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2])
 LAB = f"docs{os.getpid()}"
 PATIENCE = 120
-# Names of other folders may belong to other projects.
+# Only paths in these folders are checked. Other paths may belong to other projects.
 TREES = "bench docs fuzz helper include lab lib man nccl node oci python sandbox sys tests tool verbs".split()
 
 
@@ -38,7 +38,7 @@ def read(page):
     return page.read_text(encoding="utf-8")
 
 
-# ---- what pages lead to
+# ---- links and files
 
 def check_links():
     anchors = {p: list_anchors(read(p)) for p in list_pages(ROOT)}
@@ -71,7 +71,7 @@ def check_files():
 # ---- options
 
 def list_known():
-    """Returns the options of each command and of each action of a command: command -> {action or "": options}."""
+    """Returns the options of all commands and actions, as a dict: command -> {action or "": options}."""
     known = {}
     for command in re.findall(r"^  ([a-z-]+) ", said(HAWSER, "help"), re.M):
         actions, texts = read_help(HAWSER, command) if command != "help" else ([], [""])
@@ -80,8 +80,8 @@ def list_known():
 
 
 def find_unknown(known, text):
-    """Yields the commands and options of a command line that `hawser` does not have. A command within a command (lab
-    exec, trace) has its own options."""
+    """Yields the commands and options in a command line that `hawser` does not support. A nested command (in lab exec
+    or trace) has its own options."""
     for part in re.split(r"&&|;|\||\s--\s", re.sub(r"'[^']*'", "X", text)):
         words = part.split()
         at = [i + 1 for i, w in enumerate(words[:-1]) if w == "hawser" and re.fullmatch(r"[a-z][a-z-]+", words[i + 1])]
@@ -103,7 +103,7 @@ def find_unknown(known, text):
 def check_options(commands):
     known, wrong, n = list_known(), set(), 0
     for page in list_command_pages(ROOT):
-        spans = list_spans(read(page)) if page.name != "wire.md" else []  # in which spans are labels
+        spans = list_spans(read(page)) if page.name != "wire.md" else []  # where spans are labels
         for text in [s for s in spans if re.match(r"(\w+=\S+ )*hawser [a-z]", s)] + [c for p, _, c in commands if p == page]:
             n += 1
             wrong |= {f"{page.name}: {w}" for w in find_unknown(known, text)}
@@ -114,7 +114,7 @@ def check_options(commands):
 # ---- commands
 
 def find_commands():
-    """Returns (page, prompt, command) of all blocks, in order."""
+    """Returns (page, prompt, command) for each command in all blocks, in order."""
     found, strange = [], set()
     for page in list_command_pages(ROOT):
         for number, language, lines in list_blocks(read(page)):
@@ -148,7 +148,7 @@ def free_port():
 
 
 class Runner:
-    """Runs the commands of one page in a separate folder, one after the other, like a reader."""
+    """Runs the commands of one page in order, in a separate folder, as a reader would."""
 
     def __init__(self, page, folder):
         self.page, self.folder, self.servers, self.n = page.name, folder, [], 0
@@ -159,7 +159,7 @@ class Runner:
         if where in ("a", "b"):
             argv = [HAWSER, "lab", "exec", f"{LAB}/{where}", "--", *argv]
         self.n += 1
-        with open(self.file(), "wb") as out:  # a file, because background processes would hold a pipe
+        with open(self.file(), "wb") as out:  # a file, because background processes would keep a pipe open
             return subprocess.Popen(argv, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
     def file(self):
@@ -169,7 +169,7 @@ class Runner:
         return self.file().read_text(encoding="utf-8", errors="replace")
 
     def stop(self, p):
-        """Interrupts the command, or kills it, and returns its status, or None if it does not end in time."""
+        """Interrupts the command, and kills the command if it does not exit in time. Returns its status, or None."""
         for number in (signal.SIGINT, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(p.pid, number)
@@ -178,8 +178,8 @@ class Runner:
         return None
 
     def goes_on(self, p, good):
-        """Waits until good() returns true, the command ends, or PATIENCE is over. Returns true if good() does and the
-        command is still running."""
+        """Waits until good() returns true, the command exits, or PATIENCE seconds have passed. Returns whether good()
+        returns true while the command is running."""
         end = time.monotonic() + PATIENCE
         while not good() and p.poll() is None and time.monotonic() < end:
             time.sleep(0.05)
@@ -189,7 +189,7 @@ class Runner:
         row, text = HERE[command], re.sub(r"\bnode1\b", "198.18.0.1", command)
         for old, new in row.swap:
             text = text.replace(old, new.replace("PORT", str(free_port())))
-        # The page's own lab gets another name.
+        # Rename the page's own lab, so that tests that run at the same time do not conflict.
         text = re.sub(r"hawser lab (up|down|link)", rf"hawser lab \1 --name {LAB}x", text)
         text = re.sub(r"lab exec (\w)\b", rf"lab exec {LAB}x/\1", text)
         where = {"node1": "a", "node2": "b"}.get(prompt[:-1], row.where)
@@ -218,8 +218,8 @@ class Runner:
 
 
 def run_commands(commands):
-    """Runs the commands of HERE. A command in several pages runs in each, because it follows other commands
-    there."""
+    """Runs the commands in HERE. A command that several pages show is run for each page, because the command may depend
+    on the commands before it."""
     up = subprocess.run([HAWSER, "lab", "up", "--name", LAB, "--nics", "2"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     try:
         for page in list_command_pages(ROOT):

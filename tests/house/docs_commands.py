@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists where each command of README.md and docs/*.md is run. A new or changed command in a page needs a row here.
 
-HERE: docs.py runs the command. `where`: "here" for this machine, "" if the prompt (`node1$` or `node2$`) names a node.
-      `swap`: replacements that shorten the command's run, or suit this machine. `ends`: the command continues
-      until it is interrupted. `status`: the exit statuses that are right.
-BY:   a test runs the command. docs.py looks for the words, which distinguish the command, in the test's source.
-NOT:  nothing runs the command, for the reason given."""
+HERE: docs.py runs the command. `where` is "here" for this machine, or "" if the prompt (`node1$` or `node2$`) names a
+      node. `swap` has replacements that shorten the run, or adapt the command to this machine. `ends` is true if the
+      command runs until it is interrupted. `status` has the expected exit statuses.
+BY:   another test runs the command. docs.py searches the test's source for words that identify the command.
+NOT:  no test runs the command, for the reason given."""
 from typing import NamedTuple
 
 
@@ -21,7 +21,7 @@ class By(NamedTuple):
     words: tuple[str, ...]
 
 
-# A machine may have faults that doctor reports; these are not faults of the page.
+# doctor may report faults of the machine, which are not faults of the page.
 LOOK = Here(status=(0, 1))
 LAB_LOOK = Here("", status=(0, 1))
 NODE = Here("")  # the prompt selects the node
@@ -52,10 +52,10 @@ HERE = {
     'hawser metrics --listen 127.0.0.1:9420': Here(swap=(("9420", "PORT"),), ends=True),
     'hawser metrics --textfile /var/lib/prometheus/node-exporter/hawser.prom':
         Here(swap=(("/var/lib/prometheus/node-exporter/", ""),), ends=True),
-    'hawser sandbox env': LOOK,  # 1 if there is no GPU or no NIC to give
+    'hawser sandbox env': LOOK,  # 1 if no GPU or no NIC is available
     'hawser sandbox plan': LOOK,
     'hawser sandbox snapshot --out node.json': Here(),
-    'hawser sandbox status': LOOK,  # 1 without the right to read root's journals
+    'hawser sandbox status': LOOK,  # 1 without permission to read root's journals
     'hawser sandbox sysfs --out /run/c1/sys': Here(swap=(("/run/c1/", ""),), status=(0, 1)),
     'hawser serve --key-file job.key': NODE,
     'hawser top': Here(ends=True),

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the documents' Markdown: fenced blocks, the commands in them, links and anchors."""
+"""Parses the documents' Markdown: fenced blocks, commands in fenced blocks, links and anchors."""
 import pathlib
 import re
 
-# The allowed languages of fenced blocks. Only `sh` (every line is a command) and `console` (a line with a prompt is a
-# command) have commands.
+# The languages that fenced blocks may have. Only two of these languages contain commands: in `sh`, every line is a
+# command; in `console`, every line with a prompt.
 LANGUAGES = {"sh", "console", "text", "ini", "yaml", "json", "python", "c"}
 PROMPT = re.compile(r"(\w*[$]|#) (.+)")
 
 
 def list_pages(root):
-    """Returns the pages whose links are checked: README.md, docs/, examples/, and the other pages in the root folder."""
+    """Returns the pages whose links are checked: README.md, docs/, examples/, and others in the root folder."""
     more = [root / n for n in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
     return more + sorted((root / "docs").rglob("*.md")) + sorted((root / "examples").rglob("*.md"))
 
@@ -20,7 +20,7 @@ def list_command_pages(root):
 
 
 def list_blocks(text):
-    """Yields (line number, language, lines) of each fenced block, without the fence's indentation."""
+    """Yields (line number, language, lines) for each fenced block. The lines lack the fence's indentation."""
     fence, lines, start = None, [], 0
     for number, line in enumerate(text.splitlines(), 1):
         m = re.match(r"( *)```(\w*)$", line)
@@ -36,7 +36,7 @@ def list_blocks(text):
 
 
 def scan(text):
-    """Returns the text without a comment, and whether a quotation is open at its end."""
+    """Returns the text without any comment, and whether the text ends inside quotation marks."""
     quote = ""
     for i, c in enumerate(text):
         if quote:
@@ -49,8 +49,8 @@ def scan(text):
 
 
 def list_commands(language, lines):
-    """Yields (prompt, command) of a block's lines, with single blanks and without comments. A command continues after a
-    backslash or in an open quotation."""
+    """Yields (prompt, command) for each command in a block, with single spaces and without comments. A command
+    continues on the next line after a backslash or inside quotation marks."""
     command, prompt = "", ""
     for line in lines:
         if not command:
@@ -73,12 +73,12 @@ def strip_blocks(text):
 
 
 def list_spans(text):
-    """Returns the texts between backticks outside of blocks."""
+    """Returns the texts between backticks, except in fenced blocks."""
     return [re.sub(r"\s+", " ", s) for s in re.findall(r"`([^`]+)`", strip_blocks(text))]
 
 
 def list_anchors(text):
-    """Returns the anchors of a page's headings, like GitHub."""
+    """Returns the anchors of a page's headings, as GitHub generates them."""
     anchors = set()
     for head in re.findall(r"^#+ (.+)$", strip_blocks(text), re.M):
         head = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head)
@@ -90,7 +90,7 @@ def list_anchors(text):
 
 
 def list_links(page, text):
-    """Yields (link as written, path of its target, anchor) of each link to a file."""
+    """Yields (link as written, target path, anchor) for each link to a file."""
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", strip_blocks(text))):
         if re.match(r"\w+:", link):
             continue

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what meson leaves out without optional libraries (TAP): with libsodium alone, it builds libhawser, the NCCL
-plugin and, if possible, the NIXL backend, and its summary names the parts left out, with the reasons.
+"""Tests builds without optional libraries (TAP). With only libsodium, meson must build libhawser, the NCCL plugin and,
+if possible, the NIXL backend. meson's summary must name the parts that are left out, with the reasons.
 Usage: features.py SOURCE BUILD SANITIZERS CC..."""
 import os
 import pathlib
@@ -25,12 +25,12 @@ def run(*argv, **more):
 
 
 def read_summary(text):
-    """Returns a dict from part to its text in the summary."""
+    """Returns a dict from each part to the text about the part in meson's summary."""
     return {p: m[1] for p in PARTS if (m := re.search(rf"^ +{re.escape(p)} *: (.*)$", text, re.M))}
 
 
 def build_alone(source, folder, compiler):
-    """Builds with a pkg-config that finds only libsodium."""
+    """Tests a build in which pkg-config finds only libsodium."""
     pc = folder / "pc"
     pc.mkdir()
     where = run("pkg-config", "--variable=pcfiledir", "libsodium")[1].strip()

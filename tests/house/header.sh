@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the public header compiles alone, as strict C99 and C11 and as C++11, and twice in one file (TAP).
+# Checks that the public header compiles without other headers, as strict C99, C11 and C++11, and also if included twice
+# (TAP).
 #   header.sh INCLUDE_DIR CC...
 set -u
 dir=$1
 shift
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-# clang -pedantic warns of an empty translation unit, so the file has a declaration, like users' files.
+# clang -pedantic warns about an empty translation unit, so the file contains a declaration, like users' files.
 printf '#include <hawser.h>\n#include <hawser.h>\nint user(hawser *h);\n' >"$tmp/user.c"
 cp "$tmp/user.c" "$tmp/user.cc"
 n=0 failed=0
@@ -30,7 +31,7 @@ compiles "hawser.h as C11" "$@" -std=c11 "$tmp/user.c"
 compilers=
 for cxx in g++ clang++; do
     command -v $cxx >/dev/null || continue
-    # clang++ is useful even without a C++ library's headers, because hawser.h needs only C's.
+    # Test clang++ even if no C++ library's headers are installed, because hawser.h needs only C headers.
     compilers="$compilers $cxx"
     compiles "hawser.h as C++11 with $cxx" $cxx -std=c++11 "$tmp/user.cc"
 done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs into a staging folder, builds examples/transfer.c with only pkg-config, like a user, with the shared and with
-# the static library, and runs both (TAP).
+# Installs into a staging folder, builds examples/transfer.c with only pkg-config, like a user, against the shared and
+# the static library, and runs both programs (TAP).
 #   install.sh BUILD SOURCE PREFIX LIBDIR SANITIZERS MAN(yes|no) CC...
 set -u
 build=$1 source=$2 prefix=$3 libdir=$4 sanitizers=$5 man=$6
@@ -41,7 +41,7 @@ for f in libnccl-net.so libnccl-net-hawser.so; do
     ok "$f in a folder of its own is the plugin" test "$private/$f" -ef "$stage$prefix/$libdir/libnccl-net-hawser.so"
 done
 ok "no libnccl-net.so where the loader finds it unasked" test ! -e "$stage$prefix/$libdir/libnccl-net.so"
-exported() { # VALUE; prints the LD_LIBRARY_PATH that `hawser nccl env` exports where the variable is VALUE
+exported() { # VALUE; prints the LD_LIBRARY_PATH that `hawser nccl env` exports if LD_LIBRARY_PATH is VALUE
     env -u NCCL_NET_PLUGIN LD_LIBRARY_PATH="$1" "$stage$prefix/bin/hawser" nccl env | sed -n "s/^export LD_LIBRARY_PATH='\(.*\)'.*/\1/p"
 }
 ok "hawser nccl env adds that folder" test "$(exported "$stage$prefix/$libdir")" = "$(realpath "$private")"
@@ -56,7 +56,7 @@ unset PKG_CONFIG_PATH
 export PKG_CONFIG_LIBDIR="$stage$prefix/$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage"
 ok "pkg-config knows the version" pkg-config --exact-version="$(sed -n "s/.*version: .\(.*\).,/\1/p" "$source/meson.build" | head -n 1)" hawser
 shared=$(pkg-config --cflags --libs hawser)
-# Name the static library, because a linker prefers the shared library in the same folder.
+# Name the static library's file, because with -l the linker prefers the shared library in the same folder.
 static=$(pkg-config --static --cflags --libs hawser | sed 's/-lhawser\b/-l:libhawser.a/; s/-lsodium\b/-l:libsodium.a/')
 strict="-std=c99 -pedantic -Wall -Wextra -Werror"
 # shellcheck disable=SC2086 # lists of flags

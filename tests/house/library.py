@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what libhawser.so exports and needs: its dynamic symbols are exactly the HAWSER_API functions of hawser.h,
-with version nodes and the soname of that header's version, and it needs only libc and its parts, because it is
-loaded into other programs (TAP).
+"""Checks the exports and dependencies of libhawser.so (TAP). The dynamic symbols must be exactly the HAWSER_API
+functions of hawser.h. The version nodes and the soname must match the header's version. The library may depend only on
+glibc's libraries, because other programs load libhawser.so.
 Usage: library.py LIBHAWSER.SO HAWSER.H SANITIZERS"""
 import pathlib
 import re
@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok, skip  # noqa: E402
 
-# glibc's own libraries. The dynamic linker is needed if compiled code calls __tls_get_addr.
+# glibc's own libraries. Code that calls __tls_get_addr depends on the dynamic linker.
 ALLOWED = re.compile(r"^(libc|libm|libpthread|ld-linux[^.]*)\.so\.\d+$")
 
 
@@ -25,7 +25,7 @@ def api(header):
 
 
 def version(header):
-    """Returns HAWSER_VERSION_MAJOR and _MINOR."""
+    """Returns HAWSER_VERSION_MAJOR and HAWSER_VERSION_MINOR."""
     with open(header, encoding="utf-8") as f:
         text = f.read()
     return [re.search(rf"#define HAWSER_VERSION_{x} (\d+)", text)[1] for x in ("MAJOR", "MINOR")]
@@ -38,10 +38,10 @@ def run(*argv):
 def main(lib, header, sanitizers):
     declared = api(header)
     major, minor = version(header)
-    # Symbols of the first minor version are in the first node; later additions are in separate nodes, up to the
+    # The first node has the symbols of the first minor version. Each later minor version has a separate node, up to the
     # header's minor version.
     nodes = [f"HAWSER_{major}.{k}" for k in range(int(minor) + 1)]
-    # Type A is the absolute symbol of a version node.
+    # A symbol of type A (absolute) is a version node.
     rows = [line.split() for line in run("nm", "-D", "--defined-only", lib).splitlines()]
     shown = {r[-1].split("@")[0] for r in rows if r[-2] != "A"}
     ok(len(declared) > 10, f"the header declares {len(declared)} functions")

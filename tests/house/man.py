@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the man pages: every function of hawser.h is in a page's NAME section and has a link to the page, every
-subcommand and every option of the tool's help is in hawser.1, and hawser.1 has no option that no longer exists (TAP)."""
+"""Checks the man pages (TAP). Every function of hawser.h must be in the NAME section of a page, and have a link to that
+page. hawser.1 must describe every subcommand and option in the tool's help, and no option that does not exist."""
 import pathlib
 import re
 import subprocess
@@ -31,8 +31,8 @@ def main(root, hawser=None):
                 (root / "man/meson.build").read_text(encoding="utf-8"), re.S)[1]))
     has_none(functions ^ {"hawser_" + x for x in links}, "every function has a link to its page")
 
-    # Readers of a page may not have the sources, so it names documents where they are installed, and only existing
-    # ones.
+    # Readers of a page may not have the sources, so a page must refer to documents by their installed path, and only to
+    # documents that exist.
     for page in sorted((root / "man").glob("*.scd")):
         text = page.read_text(encoding="utf-8")
         has_none(set(re.findall(r"(?<![/A-Za-z0-9@.])(?:docs|examples)/[\w/.-]+[a-z]", text)), f"{page.name} names documents by their whole path")
@@ -56,7 +56,7 @@ def main(root, hawser=None):
             actions, pages = read_help(hawser, c)
             has_none({a for a in actions if not re.search(rf"^\*{a}\*|^\*hawser {c} {a}\*|^### .*\b{a}\b", part, re.M)}, f"hawser.1 has every action of {c}")
             has_none({x for p in [*pages, said(hawser, "help", c)] for x in p.splitlines() if len(x) > 80}, f"the help of {c} fits into 80 columns")
-            # A help text that is not generated from a table may have its options anywhere.
+            # A help text that is not generated from a table may mention options anywhere.
             options = {f"--{o}" for p in pages for o in ([r[1] for r in ROW.findall(p)] if "\nOptions:\n" in p
                                                          else re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", p))}
             common = re.split(r"^## Common options", text, maxsplit=1, flags=re.M)[-1]

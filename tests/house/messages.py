@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the product's messages: every text for people in the sources (errors, warnings, log lines, help, reports,
-pages), with adjacent literals joined, one per line, sorted by file. messages.txt in this folder has the list, so that a
-changed text shows in a diff (TAP). Usage: messages.py ROOT [--write | --print]
+"""Checks that messages.txt lists the product's messages, so that every change to a message appears in a diff (TAP). The
+list has every text for users in the sources (errors, warnings, log lines, help, reports, pages), one message per line,
+sorted by file. Adjacent literals are joined. Usage: messages.py ROOT [--write | --print]
 
-A literal is a message if it has at least two words, or if it is an argument of a function that makes messages (MAKERS,
-and each function declared with HW_PRINTF). A macro between two literals is shown as <NAME>, and a value of Python as
-{...}."""
+A literal is a message if it has at least two words, or if it is an argument of a function that prints or formats
+messages (MAKERS, and each function declared with HW_PRINTF). A macro between two literals is shown as <NAME>, and a
+value in a Python f-string as {...}."""
 import ast
 import difflib
 import pathlib
@@ -33,7 +33,7 @@ QUIET = {"_Static_assert", "static_assert", "asm", "__asm__", "__asm", "include"
 
 
 def tokens(source):
-    """Returns (kind, text) of each token except gaps. The end of a preprocessor line is the token ("end", "")."""
+    """Returns (kind, text) for each token except gaps. The token ("end", "") marks the end of a preprocessor line."""
     directive, out, fresh = False, [], True
     for m in TOKEN.finditer(source):
         kind, text = m.lastgroup, m[0]
@@ -50,7 +50,7 @@ def tokens(source):
 
 
 def texts_of_c(source, makers):
-    """Returns the joined literals for people of a C or C++ source."""
+    """Returns the messages in a C or C++ source, with adjacent literals joined."""
     out, calls, run, previous = [], [], None, ""
     for kind, text in [*tokens(source), ("end", "")]:
         if kind in ("text", "raw"):
@@ -75,7 +75,7 @@ def texts_of_c(source, makers):
 
 
 def texts_of_python(source):
-    """Returns the same for a Python source. Docstrings are not messages."""
+    """Returns the messages in a Python source. Docstrings are not messages."""
     tree, skipped, out = ast.parse(source), set(), []
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
@@ -96,7 +96,7 @@ def texts_of_python(source):
 
 
 def messages(root):
-    """Returns 'FILE: text' for every message."""
+    """Returns 'FILE: text' for every message in the sources."""
     files = sorted(p for f in FOLDERS for p in (root / f).rglob("*") if p.suffix in (".c", ".h", ".cc", ".py")
                    and p.name != "_cdef.py" and "build" not in p.relative_to(root).parts)
     sources = {p: p.read_text(encoding="utf-8") for p in files}

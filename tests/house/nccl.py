@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the NCCL plugin exports and needs: its dynamic symbols are exactly NCCL's tables, which are data objects,
-and the net tables have the right sizes; it needs only libc and its parts, and is never unmapped (TAP).
+"""Checks the exports and dependencies of the NCCL plugin (TAP). The dynamic symbols must be exactly NCCL's tables,
+which must be data objects, and the net tables must have the right sizes. The plugin may depend only on glibc's
+libraries, and must never be unmapped.
 Usage: nccl.py LIBNCCL-NET-HAWSER.SO SANITIZERS"""
 import pathlib
 import re
@@ -19,7 +20,7 @@ SIZES = {6: 136, 7: 152, 8: 152, 9: 160, 10: 160, 11: 176, 12: 176}
 
 
 def main(lib, sanitizers):
-    # Columns of readelf: number, address, size, type, binding, visibility, section and name.
+    # readelf prints the columns number, address, size, type, binding, visibility, section and name.
     rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
     rows = [r for r in rows if len(r) >= 8 and r[6] != "UND" and r[6] != "Ndx"]
     shown = {r[7]: r for r in rows}
@@ -38,8 +39,8 @@ def main(lib, sanitizers):
     soname = re.findall(r"\(SONAME\).*\[(.+)\]", dynamic)
     ok(soname in ([], ["libnccl-net-hawser.so"]), "its soname is none, or its file's name", soname)
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
-    # All undefined symbols except weak ones must be libc's. Otherwise the plugin can be loaded only where something
-    # else has loaded the library that defines them.
+    # libc must define all undefined symbols except weak symbols. Otherwise the plugin could be loaded only into
+    # processes that have already loaded the library that defines the symbol.
     undefined = library.run("nm", "-D", "--undefined-only", lib).splitlines()
     foreign = [r.strip() for r in undefined if not re.search(r"@GLIBC_|^\s+w ", r)]
     if sanitizers != "none":

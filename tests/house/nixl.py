@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the NIXL backend exports and needs: its dynamic symbols are exactly NIXL's two entry points; it needs
-only libc, libstdc++ and libgcc, no symbols of NIXL, and is never unmapped (TAP).
+"""Checks the exports and dependencies of the NIXL backend (TAP). The dynamic symbols must be exactly NIXL's two entry
+points. The backend may depend only on libc, libstdc++ and libgcc, must not use symbols of NIXL, and must never be
+unmapped.
 Usage: nixl.py LIBPLUGIN_HAWSER.SO SANITIZERS"""
 import pathlib
 import re
@@ -17,8 +18,8 @@ ALLOWED = re.compile(library.ALLOWED.pattern + r"|^(libstdc\+\+\.so\.6|libgcc_s\
 
 
 def main(lib, sanitizers):
-    # Columns of readelf: number, address, size, type, binding, visibility, section and name. A unique symbol, which
-    # templates of libstdc++ can create, would bind to those of the process.
+    # readelf prints the columns number, address, size, type, binding, visibility, section and name. The test rejects
+    # unique symbols, which libstdc++ templates can create, because they would bind to symbols of the process.
     rows = [line.split() for line in library.run("readelf", "--dyn-syms", "-W", lib).splitlines()]
     shown = {r[7] for r in rows if len(r) >= 8 and r[6] not in ("UND", "Ndx")}
     ok(shown == ENTRIES, "NIXL's entry points are exported, and nothing else", sorted(shown ^ ENTRIES))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that gather.ptx is the output of scripts/ptx.sh for gather.cu, that nvcc compiles that source too, and that
-# ptxas accepts the PTX for several architectures (TAP). Usage: ptx.sh ROOT
+# Checks that gather.ptx is the output of scripts/ptx.sh for gather.cu, that nvcc also compiles gather.cu, and that
+# ptxas accepts gather.ptx for several architectures (TAP). Usage: ptx.sh ROOT
 set -u
 cd "$1" || exit 1
 cuda=lib/mem/kernels

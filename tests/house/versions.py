@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that other places agree with the project's version in meson.build (TAP; docs/versions.md)."""
+"""Checks that the version in other files matches the project's version in meson.build (TAP; see docs/versions.md)."""
 import ctypes
 import pathlib
 import re
@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from tap import done, ok  # noqa: E402
 
-# Maps a file to the pattern of its version; the first match counts.
+# Maps a file to a pattern whose first match is the file's version.
 PLACES = {
     "python/pyproject.toml": r'^version = "(.*)"$',
     "debian/changelog": r"^hawser \((.*)\) ",
@@ -29,8 +29,8 @@ def main(source, version, library):
     call = ctypes.CDLL(library).hawser_version
     call.restype = ctypes.c_char_p
     ok(call().decode() == version, "hawser_version() says it", call())
-    # dpkg treats a function's version as the oldest package that has the function, so it must not be later than this
-    # version.
+    # In the symbols file, a function's version is that of the oldest package with the function, so the version must not
+    # be later than the project's.
     symbols = re.findall(r"^ (\S+)@HAWSER_(\d+\.\d+) (\S+)$", (root / "debian/libhawser1.symbols").read_text(encoding="utf-8"), re.M)
     wrong = [s for s in symbols if not s[2].startswith(s[1] + ".") or list(map(int, s[2].split("."))) > list(map(int, version.split(".")))]
     ok(len(symbols) > 10 and not wrong, "debian/libhawser1.symbols: each function came with the minor version of its node", wrong)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests two nodes of a lab, one of which has a NIC without a partner on the other node (TAP). `hawser` asks the other
-node for its NICs. NICs that both nodes have are moved into a container on each node, and transfers between the two
-containers are verified."""
+"""Tests containers on two nodes of a lab (TAP). One node has a NIC without a counterpart on the other node. `hawser`
+requests the other node's list of NICs, and moves the NICs that both nodes have into a container on each node. Transfers
+between the two containers are verified."""
 import os
 import re
 import signal
@@ -25,7 +25,7 @@ def run(node, *argv):
 
 
 def serve(argv):
-    """Starts `hawser serve`, and returns the process once it serves."""
+    """Starts `hawser serve`, and returns the process when the server is ready."""
     p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     for line in p.stdout:
@@ -48,7 +48,7 @@ def nics(r):
 
 
 def plans():
-    """The nodes ask each other over eth0, which stays in them; only node a has eth4."""
+    """Tests plans. The nodes query each other over eth0, which no plan contains. Only node a has eth4."""
     a = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3,eth4", "--peer", "198.18.0.2")
     ok(a.returncode == 0 and nics(a) == "eth1,eth2,eth3", "the plan of a: what b has too", (nics(a), a))
     ok("eth4" in a.stdout and "the peer 198.18.0.2 has no corresponding NIC (--peer)" in a.stdout, "the one that b lacks, and why", a)
@@ -69,7 +69,7 @@ def transfer():
                    "serve"))
     here = run("b", "ls", "/sys/class/net").stdout.split()
     ok("eth0" in here and "eth1" not in here, "the NICs of b are in its container", here)
-    # b's NICs are in the container now, and its `serve` still reports them
+    # b's NICs are now in the container, and the container's `serve` still reports these NICs.
     r = run("a", HAWSER, "sandbox", "plan", "--nics", "eth1,eth2,eth3,eth4", "--peer", "198.18.0.2")
     ok(nics(r) == "eth1,eth2,eth3" and "# the peer's eth1 198.18.1.2/24, no RDMA device, in a container: with eth1\n" in r.stderr,
        "a still learns of them", r)
@@ -82,7 +82,7 @@ for n in 1 2 3; do {HAWSER} validate 198.18.$n.2 --nic eth$n --size 1MiB || exit
     ok(r.stdout.count("Success: 4 / 4\n") == 3, "validate between the containers, over each NIC", r)
     used = re.findall(r"^# (\S+) .*-> .*?(\S+), \d+ channels?$", r.stdout, re.M)
     ok(r.returncode == 0 and sorted(set(used)) == [(n, n) for n in ("eth1", "eth2", "eth3")], "bench between the containers, over three NICs", r)
-    # the same server has served validate and bench
+    # The same server process has served validate and bench.
     ok(stop(box) == 0, "the server in b's container ends")
     for node, last in (("a", 4), ("b", 3)):
         there = run(node, "ls", "/sys/class/net").stdout.split()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two nodes of a lab for each fabric: checks which pairs of NICs are used, the reasons why others are not, that every
-byte arrives, and that paths on which no packet can arrive cost less than a second (TAP).
+"""Tests two nodes of a lab with each fabric (TAP). Checks which pairs of NICs are used, why other pairs are not, that
+every byte arrives, and that paths that deliver no packets cost less than a second.
 Usage: lab_fabrics.py HAWSER FABRIC..."""
 import json
 import os
@@ -56,7 +56,7 @@ class Lab:
         return self.lab("exec", node, "--", *argv)
 
     def bench(self, to, *argv):
-        """Runs a short bench from a to an address of b. Returns the result, with its duration as `seconds`."""
+        """Runs a short bench from node a to an address of node b. Returns the result, and its duration in `seconds`."""
         begin = time.monotonic()
         r = self.run(HAWSER, "bench", to, "--json", "-", "--size", "4MiB", "--iters", "8", *argv)
         r.seconds = time.monotonic() - begin
@@ -79,7 +79,7 @@ def verified(r):
 
 
 def carries(r, pairs, what):
-    """Checks success, the pairs in use, and that every byte was verified."""
+    """Checks that the bench succeeded, used these pairs, and verified every byte."""
     ok(r.returncode == 0 and used(r) == pairs and verified(r), f"{what}: {pairs}, every byte verified", (used(r), r))
 
 
@@ -90,7 +90,8 @@ def tcp_counts(lab, node):
 
 
 def resets_nothing(lab, rails):
-    """A reset in answer to data in flight leaves by the first route, and teaches neighbours a wrong address."""
+    """Checks that no connection is reset during setup. A reset that answers data in flight would leave by the first
+    route, and teach neighbours a wrong address."""
     bench = subprocess.Popen([HAWSER, "lab", "exec", "--name", lab.name, "a", "--", HAWSER, "bench", "198.18.0.2",
                               "--iters", "1000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 10
@@ -159,7 +160,7 @@ def shared_subnet():
         r = lab.bench("198.18.0.2", "--op", "read")
         ok("a routing table for " in r.stderr, "what is read leaves the other node by its first NIC: bench says so", r)
         r = lab.run(HAWSER, "validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
-        # the order depends on the first ARP answer
+        # Which error appears depends on the first ARP answer.
         ok(r.returncode == 1 and re.search("a routing table for |" + astray, r.stderr), "and validate fails", r)
     with Lab("--fabric", "shared-subnet") as lab:  # a new lab, because a's wrong neighbour entries remain
         remedy = "cd /proc/sys/net/ipv4/conf/all && echo 1 >arp_ignore && echo 2 >arp_announce"
@@ -192,7 +193,7 @@ def bridge():
 
 def delay():
     with Lab("--fabric", "routed", "--nics", "2", "--delay", "5ms,0", "--loss", "0.1%,0") as lab:
-        for op in "write", "read":  # a channel may die because of lost packets, and be connected again
+        for op in "write", "read":  # a channel may fail because of lost packets, and reconnect
             r = lab.bench("198.18.0.3", "--op", op)
             lines = [json.loads(x) for x in r.stdout.splitlines()]
             ok(r.returncode == 0 and used(r) == "eth0-eth0 eth1-eth1" and lines and
@@ -200,7 +201,7 @@ def delay():
                f"{op} with 5 ms and a loss of 0.1 % on one rail of two: every byte verified", r)
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the lab is removed first
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that SIGTERM also removes the lab
 for fabric in FABRICS:
     try:
         {"subnet": subnet, "routed": routed, "gcp": gcp, "shared-subnet": shared_subnet, "bridge": bridge,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reproduces in a lab the faults that users had before hawser existed, and checks the answers of hawser's tools: the
-table of docs/symptoms.md, which must have these answers word for word (TAP).
+"""Reproduces, in a lab, faults that users had before hawser existed, and checks the messages of hawser's tools (TAP).
+docs/symptoms.md must contain these messages word for word.
 Usage: lab_symptoms.py HAWSER TCPXLIKE LIBFAKECUDA SYMPTOMS.md"""
 import os
 import pathlib
@@ -51,7 +51,7 @@ class Lab:
         subprocess.run([HAWSER, "lab", "down", "--name", self.name], capture_output=True, timeout=60)
 
     def said(self):
-        """Returns the server's standard error so far."""
+        """Returns what the server has written to standard error so far."""
         return os.pread(self.log.fileno(), 1 << 20, 0).decode()
 
     def run(self, *argv):
@@ -64,16 +64,16 @@ class Lab:
 
 
 def answers(r, text, what, rc=1):
-    """Checks that the tool prints the text, and that the page has it word for word."""
+    """Checks that the tool prints the text, and that docs/symptoms.md contains the text word for word."""
     said = " ".join((r.stdout + r.stderr).split())
     ok(r.returncode == rc and text in said, f"{what}: {text}", (r.returncode, r.stdout, r.stderr))
     ok(text in PAGE, "which docs/symptoms.md has word for word", text)
 
 
 def no_cmsg(tcpx):
-    """Seed 1: both ends on one machine."""
+    """Seed 1: both ends are on one machine."""
     gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "2"}
-    with Lab("--nics", "2", serve=BY, **tcpx) as lab:  # all nodes of a lab have one kernel
+    with Lab("--nics", "2", serve=BY, **tcpx) as lab:  # all nodes of a lab share one kernel
         r = lab("doctor", "198.18.0.2", *BY, **tcpx)
         answers(r, "FAIL pair.machine both sides run on one machine, under the same kernel: host memory works, but devmem and TCPX do not",
                 "rx no cmsg, doctor")
@@ -91,7 +91,7 @@ def no_cmsg(tcpx):
 
 
 def stalls(tcpx):
-    """Seed 2: the window is full, and no request ends."""
+    """Seed 2: the window is full, and no request completes."""
     with Lab("--nics", "2", serve=BY, **tcpx) as lab:
         r = lab("validate", "198.18.0.2", *BY, "--channels", 1, "--timeout", "4s", **tcpx, TCPXLIKE_FAULT="stall@12:send")
         answers(r, "Success: 0 / 1", "a transfer that stands still, validate")
@@ -101,14 +101,14 @@ def stalls(tcpx):
 
 
 def wrong_nic(tcpx):
-    """Seeds 4 and 5: many NICs in one subnet."""
+    """Seeds 4 and 5: several NICs are in one subnet."""
     with Lab("--fabric", "shared-subnet") as lab:
         r = lab("doctor", "--only", "rdma")
         answers(r, "WARN rdma.arp-ignore eth0, eth1, eth2, eth3: 0, so this NIC also answers ARP requests for other NICs' addresses",
                 "several NICs in one subnet, doctor", 0)
         answers(r, "WARN rdma.arp-announce eth0, eth1, eth2, eth3: 0, so this NIC may send ARP requests with another NIC's address", "doctor", 0)
-        # Which NIC answers first, and which address a request has, is random. With only the first half of the remedy,
-        # only sent packets take another path. Old neighbour entries are removed.
+        # It is random which NIC answers first and which source address a request has. Apply only the first half of the
+        # remedy, so that only sent packets take the wrong path, and remove old neighbour entries.
         lab.run("sh", "-c", "cd /proc/sys/net/ipv4/conf; for n in all eth0 eth1 eth2 eth3; do echo 1 >$n/arp_ignore; echo 2 >$n/arp_announce; done")
         lab.run("ip", "neigh", "flush", "all")
         r = lab("validate", "198.18.1.2", "--nic", "eth1", "--size", "4MiB")
@@ -118,7 +118,7 @@ def wrong_nic(tcpx):
 
 
 def one_more():
-    """Seed 5: a NIC more on one node."""
+    """Seed 5: one node has an additional NIC."""
     with Lab("--nics", "4,3") as lab:
         r = lab("doctor", "198.18.0.2")
         answers(r, "WARN pair.nics here eth3: not used, because no NIC of the other node is in its subnet", "a NIC more here, doctor", r.returncode)

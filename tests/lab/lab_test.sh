@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `hawser lab` as a command: exit codes, texts, and what exec passes on. tests/lab/test_lab.c tests the lab itself.
+# Tests the command `hawser lab`: exit codes, messages, and the input, status and signals that exec passes on.
+# tests/lab/test_lab.c tests the lab itself.
 #   lab_test.sh HAWSER
 set -u
 hawser=$1
@@ -86,7 +87,7 @@ says "hawser lab down --name $lab"
 exits 0 "list" "$hawser" lab list --name "$lab"
 says "198.18.1.2"
 says "1gbit"
-"$hawser" lab list --json >"$out" 2>/dev/null # which may list labs of others
+"$hawser" lab list --json >"$out" 2>/dev/null # may also list other users' labs
 python3 - "$lab" "$out" <<'END'
 import json, sys
 lab = [l for l in json.load(open(sys.argv[2])) if l["name"] == sys.argv[1]][0]
@@ -104,15 +105,15 @@ exits 0 "options behind -- are the command's" "$hawser" lab exec "$lab/a" -- tes
 exits 125 "a node that there is not" "$hawser" lab exec "$lab/z" -- true
 echo through | "$hawser" lab exec "$lab/b" -- cat >"$out" 2>&1
 says "through"
-# The process is that of the command, so signals to it reach the command.
+# exec replaces the process with the command, so signals reach the command.
 "$hawser" lab exec "$lab/b" -- sleep 60 >"$out" 2>&1 &
 pid=$!
 for _ in $(seq 200); do # ThreadSanitizer alone takes seconds to start on a busy machine
     [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sleep ] && break
     sleep 0.1
 done
-kill -INT "$pid" # background jobs of a shell ignore it
-kill -TERM "$pid" # not HUP, which is ignored under nohup
+kill -INT "$pid" # ignored by background jobs of a shell
+kill -TERM "$pid" # not HUP, which nohup makes the command ignore
 wait "$pid" 2>/dev/null
 report "$([ $? = 143 ]; echo $?)" "a signal reaches the command"
 exits 0 "link down" "$hawser" lab link "$lab/a" eth1 down
@@ -123,7 +124,7 @@ exits 0 "rate" "$hawser" lab rate "$lab/b" eth1 1.5gbit
 exits 0 "list" "$hawser" lab list --name "$lab"
 says "1.5gbit"
 exits 1 "a NIC that there is not" "$hawser" lab link "$lab/a" eth7 up
-# doctor for a pair: what it tests over each NIC, in both directions
+# Test `hawser doctor` with a pair of nodes, over each NIC and in both directions.
 served=$(mktemp)
 "$hawser" lab exec "$lab/b" -- "$hawser" serve >"$served" 2>&1 &
 pid=$!
@@ -136,7 +137,7 @@ says "PASS  pair.nics         2 on each node"
 says "PASS  pair.forward      eth0 -> eth0, eth1 -> eth1: connected"
 says "PASS  pair.reverse      eth0 <- eth0, eth1 <- eth1: connected"
 says "PASS  pair.path-mtu     eth0 -> eth0, eth1 -> eth1: 1500, and 128 KiB arrived in both directions"
-# large packets are lost only on the way back: tbf drops packets larger than its burst
+# Lose large packets only from b to a: tbf drops packets that are larger than its burst.
 "$hawser" lab exec "$lab/b" -- tc qdisc replace dev eth1 root tbf rate 1gbit burst 600 latency 50ms
 exits 1 "doctor where one direction loses large packets" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
 says "FAIL  pair.path-mtu     eth1 -> eth1: a connection from the peer was established, but 128 KiB did not arrive within 3 s"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two NICs with very different rates, with one transfer at a time: the slow NIC carries at most four times its share of
-the rates (TAP). Counts bytes, not time.
+"""Tests two NICs with very different rates, with one transfer at a time (TAP). The slow NIC must carry at most four
+times its share of the total rate. Measures bytes, not time.
 Usage: lab_uneven.py HAWSER"""
 import json
 import os
@@ -18,7 +18,7 @@ import tap  # noqa: E402
 HAWSER = str(pathlib.Path(sys.argv[1]).resolve())
 LAB = f"un{os.getpid()}"
 FAST, SLOW = 1000, 20  # Mb/s
-MOST = 4 * SLOW / (FAST + SLOW)  # without a prediction of the last chunk, the slow NIC would carry a fifth of all bytes
+MOST = 4 * SLOW / (FAST + SLOW)  # without prediction of the last chunk, the slow NIC would carry a fifth of the bytes
 
 
 def run(*argv, **kw):

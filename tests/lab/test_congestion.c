@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests knob congestion with BBR as the system's algorithm, over a layer-3 fabric of the lab, whose NICs share no
- * subnet; one rail has a delay. */
+/* Tests knob congestion with BBR as the system's algorithm, in a lab with a layer-3 fabric, whose NICs share no subnet.
+ * One rail has a delay. */
 #include "lab/lab.h"
 #include "tests/tap.h"
 #include "transport/tcp/sock.h"
@@ -24,7 +24,7 @@ static void name_of(int fd, char out[17])
     (void)getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out, &len);
 }
 
-/* Tells each client the algorithm of its connection at this end. */
+/* Sends each client the name of the congestion algorithm that this end of its connection uses. */
 static int serve(void)
 {
     union hw_addr a = {.in = {.sin_family = AF_INET, .sin_port = htons(PORT)}};
@@ -63,7 +63,8 @@ static int dial(const char *addr)
     return 0;
 }
 
-/* Starts argv in a node, and stores the beginning of its output in out. Returns the PID, or -1 on failure. */
+/* Starts argv in a node, and stores the first part of the program's output in `out`. Returns the PID, or -1 on failure.
+ */
 static pid_t run(const char *node, const char *const argv[], char *out, size_t cap)
 {
     int p[2];
@@ -96,7 +97,7 @@ static void test_rails(void)
     pid_t server = run("b", (const char *const[]){self, "--serve", NULL}, out, sizeof(out));
     is_str(out, "ready\n", "a server");
     bool classic = false;
-    for (int i = 0; i < 20 && !classic; i++) { /* on a busy machine a round trip may take longer */
+    for (int i = 0; i < 20 && !classic; i++) { /* retries, because round trips may take longer on a busy machine */
         pid_t near = run("a", (const char *const[]){self, "--dial", "198.18.0.3", NULL}, out, sizeof(out));
         classic = strcmp(out, "cubic cubic") == 0 || strcmp(out, "reno reno") == 0;
         if (near > 0)

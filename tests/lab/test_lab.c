@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests the C interface of the node lab, as root if possible and as an unprivileged user. The program starts itself in
- * the nodes ("--serve", "--connect") to test traffic.
+ * Tests the C interface of the node lab as an unprivileged user, and as root if possible. To test traffic, the program
+ * starts itself in the nodes (with --serve and --connect).
  */
 #include "base/sanitizers.h"
 #include "lab/lab.h"
@@ -27,7 +27,7 @@
 
 static char self[256], one[HW_LAB_NAME_MAX + 1], two[HW_LAB_NAME_MAX + 1];
 
-/* ---- what runs in the nodes ----------------------------------------------------------------- */
+/* ---- programs in the nodes ------------------------------------------------------------------ */
 
 static void limit_waits(int s)
 {
@@ -56,7 +56,7 @@ static int serve(void)
     }
 }
 
-/* Returns 0 if BYTES bytes come back from addr unchanged. */
+/* Returns 0 if the echo server at addr returns BYTES bytes unchanged. */
 static int connect_to(const char *addr)
 {
     static unsigned char out[BYTES], in[BYTES];
@@ -84,8 +84,8 @@ static int wait_status(pid_t pid)
     return st;
 }
 
-/* Runs argv in a node. Returns its exit status, 1000 + its signal, or -errno if it did not run. Stores its stdout in
- * out. */
+/* Runs argv in a node, and stores the program's stdout in `out`. Returns the exit status, 1000 + signal number if a
+ * signal killed the program, or -errno if the program did not start. */
 static int run(const char *lab, const char *node, char *const argv[], char *out, size_t cap)
 {
     int p[2];
@@ -119,7 +119,7 @@ static bool talks(const char *lab, const char *node, const char *addr)
     return run(lab, node, ARGV(self, "--connect", addr), out, sizeof(out)) == 0;
 }
 
-/* Starts the echo server in a node. Returns its PID, or 0 if it does not start. */
+/* Starts the echo server in a node. Returns the server's PID, or 0 on failure. */
 static pid_t start_server(const char *lab, const char *node)
 {
     char buf[8] = "";
@@ -144,8 +144,8 @@ static void stop(pid_t pid)
     }
 }
 
-/* Counts the lines of a /proc file that contain text, followed by one of the characters in after or by the end of the
- * line. */
+/* Counts the lines of a /proc file that contain `text`, followed by a character of `after` or by the end of the line.
+ */
 static int lines_with(const char *path, const char *text, const char *after)
 {
     char line[1024];
@@ -160,7 +160,7 @@ static int lines_with(const char *path, const char *text, const char *after)
     return n;
 }
 
-/* Counts what exists of a lab: files, mounts, and sockets with its name. */
+/* Counts the files, mounts and sockets of a lab that still exist. */
 static int remains(const char *lab)
 {
     char text[96];
@@ -395,7 +395,7 @@ static void test_two_labs(struct hw_lab_info *info)
     for (int i = 0; i < n && i < 64; i++)
         seen += strcmp(names[i], one) == 0 || strcmp(names[i], two) == 0;
     is_int(seen, 2, "both are listed, once");
-    int counted = -1; /* other tests may create and remove labs meanwhile */
+    int counted = -1; /* retries, because other tests may create and remove labs */
     for (int i = 0; i < 20 && counted != n; i++) {
         n = hw_lab_names(names, 64);
         counted = hw_lab_names(NULL, 0);
@@ -427,7 +427,7 @@ static void test_two_labs(struct hw_lab_info *info)
     is_int(remains(two), 0, "nothing is left");
 }
 
-/* Returns the process that keeps a lab without root, which listens on the lab's name, or 0. */
+/* Returns the process that keeps an unprivileged user's lab alive and listens on the lab's name, or 0. */
 static pid_t keeper_of(const char *lab)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -442,8 +442,8 @@ static pid_t keeper_of(const char *lab)
     return c.pid;
 }
 
-/* Returns the process that delays a lab's packets: for root, the one in the network namespace of the lab's switch;
- * otherwise, the child of the lab's process. */
+/* Returns the process that delays a lab's packets, or 0. For root, this process is in the network namespace of the
+ * lab's switch. For other users, it is a child of the lab's process. */
 static pid_t relay_of(const char *lab)
 {
     char path[96], line[256];
@@ -468,7 +468,8 @@ static pid_t relay_of(const char *lab)
     return found;
 }
 
-/* Returns whether the process, which is not a child of this one, has ended, after waiting for a while. */
+/* Waits up to 10 s for a process to exit, and returns whether the process has exited. It is not a child of this
+ * process, so waitpid() is impossible. */
 static bool has_ended(pid_t pid)
 {
     char path[64], state = 0;
@@ -517,7 +518,7 @@ static void test_relay(void)
     server = start_server(one, "b");
     ok(relay > 0 && server > 0 && !talks(one, "a", "198.18.0.2"), "nothing comes through");
     stop(server);
-    if (hw_netns_privileged()) /* as after a crash: the nodes go, and only the relay remains */
+    if (hw_netns_privileged()) /* as after a crash: removes the nodes, but not the relay */
         for (int node = 'a'; node <= 'b'; node++) {
             char ns[64];
             snprintf(ns, sizeof(ns), "hawser-%s-%c", one, node);
@@ -530,7 +531,7 @@ static void test_relay(void)
     is_int(remains(one), 0, "nothing is left");
 }
 
-/* Kills `up` with SIGKILL at points spread over its whole duration. */
+/* Kills `up` with SIGKILL at points that are spread over the whole duration of `up`. */
 static void test_killed(void)
 {
     enum { ROUNDS = 24 };
@@ -586,7 +587,7 @@ static void test_race(void)
     is_int(lost, 2 * rounds, "and two are told that there is one already");
 }
 
-/* Tests that down ends the programs of a lab whose process was killed. */
+/* Tests that down kills the programs of a lab whose keeper process was killed. */
 static void test_keeper(struct hw_lab_info *info)
 {
     is_int(up(one, 28, 1), 0, "up");
@@ -637,7 +638,7 @@ static void suite(void)
     free(info);
 }
 
-/* Returns whether this user can create labs; if not, hw_error() has the reason. */
+/* Returns whether this user can create labs. If not, hw_error() returns the reason. */
 static bool possible(void)
 {
     struct hw_lab_spec s = {.name = one, .nodes = 2, .nics = 1};
@@ -668,16 +669,16 @@ int main(int argc, char **argv)
         } else {
             tap_skip("the suite as root", "root without CAP_SYS_ADMIN and CAP_NET_ADMIN");
         }
-        /* Become user nobody permanently. Until the next exec, the kernel makes root the owner of such a process's
-         * /proc files. */
+        /* Become user nobody permanently. After the change of user, root would own this process's /proc files until the
+         * next exec, so make the process dumpable. */
         if (setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
             prctl(PR_SET_DUMPABLE, 1) < 0) {
             tap_skip("the suite as an unprivileged user", "this root may not become another user");
             return tap_done();
         }
     }
-    /* unshare(2): CLONE_NEWUSER fails with EINVAL in a process with threads, and ThreadSanitizer starts one in every
-     * process */
+    /* CLONE_NEWUSER fails with EINVAL in a process with several threads (unshare(2)), and ThreadSanitizer starts a
+     * thread in every process. */
     const bool threads = HW_TSAN;
     if (threads) {
         tap_skip("the suite as an unprivileged user", "ThreadSanitizer's own thread forbids a user namespace");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests hawser's header of NCCL's plugin ABI: its fields are in NCCL's order without gaps besides padding, and sizes,
- * offsets and constants are those of NCCL's own headers, if they are installed (meson -Dnccl_headers=..., NCCL's
+ * Tests hawser's header for NCCL's plugin ABI. The fields must be in NCCL's order, with no gaps except padding. Sizes,
+ * offsets and constants must match NCCL's own headers, if installed (meson -Dnccl_headers=..., with NCCL's
  * plugins/net/example and plugins/tuner/example).
  */
 #include "tests/nccl/abi/rows.h"
@@ -22,7 +22,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* Checks that the fields have only the padding of their alignment, which is at most 8 bytes. */
+/* Checks that fields are separated only by alignment padding. No field needs more than 8-byte alignment. */
 static void order(const char *name, const struct abi_row *r)
 {
     size_t end = 0, whole = 0, fields = 0, bad = 0;
@@ -36,7 +36,7 @@ static void order(const char *name, const struct abi_row *r)
             continue;
         }
         fields++;
-        /* A struct of ints (vProps, the attributes) has the alignment of an int. */
+        /* A struct of ints (vProps, the attributes) is aligned like an int. */
         size_t align = r->size == 8 || r->size == 4 || r->size == 2 ? r->size : 4;
         size_t want = (end + align - 1) / align * align;
         if (strcmp(type, r->type) != 0 || r->offset != want || r->offset + r->size > whole) {
@@ -44,7 +44,7 @@ static void order(const char *name, const struct abi_row *r)
             diag("%s.%s is at %zu, wanted %zu", r->type, r->field, r->offset, want);
         }
         end = r->offset + r->size;
-        /* After the last field of a type there is only padding. */
+        /* Only padding may follow the last field of a type. */
         if ((!r[1].type || !r[1].field) && whole - end >= 8) {
             bad++;
             diag("%s has %zu bytes behind %s", r->type, whole - end, r->field);

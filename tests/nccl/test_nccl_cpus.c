@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how many threads the NCCL plugin starts for its CPUs, the processes that share them, and the NICs' speed. */
+/* Tests how many threads the NCCL plugin chooses, given its CPUs, the processes that share them, and the NICs' speed.
+ */
 #include "nccl/inner.h"
 #include "tests/tap.h"
 

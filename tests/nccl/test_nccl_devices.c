@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the devices that NCCL gets, and which NICs form a group, for the nodes in tests/data/nodes. */
+/* Tests which devices the plugin presents to NCCL, and how it groups the NICs of the nodes in tests/data/nodes. */
 #include "nccl/devices.h"
 #include "net/sysfs.h"
 #include "tests/tap.h"
@@ -21,7 +21,7 @@ static unsigned name_nics(const char *names)
     return n;
 }
 
-/* Checks the groups of a node's NICs. groups has a digit for each NIC. */
+/* Checks the groups of a node's NICs. `groups` has a digit for each NIC: the number of its group. */
 static void check_groups(const char *node, const char *names, unsigned with_gpu, const char *groups)
 {
     char dir[512], got[HN_NICS_MAX + 1] = "";
@@ -37,7 +37,7 @@ static void check_groups(const char *node, const char *names, unsigned with_gpu,
        groups, with_gpu, got, used);
 }
 
-/* Checks the devices for n NICs. want has "NIC number:Mb/s" for each device. */
+/* Checks the devices for n NICs. `want` lists "NIC:Mb/s" for each device, where NIC is a number. */
 static void check_devices(const char *what, unsigned n, bool apart, const char *want)
 {
     char got[1024] = "";
@@ -57,14 +57,14 @@ static void check_devices(const char *what, unsigned n, bool apart, const char *
 
 int main(void)
 {
-    /* eth1 to eth4 of a3-high have two GPUs each at their switch; eth0, for management, is on the root bus */
+    /* eth1 to eth4 of a3-high each share a switch with two GPUs. eth0, for management, is on the root bus. */
     check_groups("a3-high", "eth0 eth1 eth2 eth3 eth4", 4, "01234");
     check_groups("a3-high", "eth1 eth2", 2, "01");
     check_groups("hca8", "bond0 rdma0 rdma1 rdma2 rdma3 rdma4 rdma5 rdma6 rdma7", 8, "012345678");
-    check_groups("hca8", "eth0 eth1", 1, "00");         /* two ports of one card, on a NUMA node with GPUs */
-    check_groups("flat-vm", "ens16 ens17", 1, "00");    /* one root bus, so nothing is nearer */
-    check_groups("laptop", "enp0s31f6 wlan0", 1, "00"); /* the GPU is at another root port */
-    check_groups("laptop", "lo veth0", 0, "00");        /* nothing is known about them */
+    check_groups("hca8", "eth0 eth1", 1, "00");      /* two ports of one card, on a NUMA node with GPUs */
+    check_groups("flat-vm", "ens16 ens17", 1, "00"); /* all devices are on one root bus, so no NIC is nearer to a GPU */
+    check_groups("laptop", "enp0s31f6 wlan0", 1, "00"); /* the GPU is below another root port */
+    check_groups("laptop", "lo veth0", 0, "00");        /* the topology of these interfaces is unknown */
     check_groups("laptop", "", 0, "");
 
     unsigned n = name_nics("eth0");

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests the NCCL plugin over several NICs: two ranks in a lab of two nodes with four NICs each act like the driver's
- * ranks (tests/nccl/driver), and check every byte. One communicator uses all NICs. A slow NIC carries less and does not
- * determine the speed. A NIC that goes down in the middle is not needed. Without any NIC there is an error in time.
- *   test_nccl_rails PLUGIN
- *   test_nccl_rails PLUGIN N    a measurement (bench/nccl_faults): N faults of each kind during messages in both
- *                               directions, and the longest times without a message. With HAWSER_NCCL_NEAR=1, the
- *                               messages use the NIC of a device
+ * Tests the NCCL plugin over several NICs. Two ranks, in a lab of two nodes with four NICs each, act like the driver's
+ * ranks (tests/nccl/driver) and check every byte. One communicator must use all NICs. A slow NIC must carry less and
+ * not determine the speed. Messages must survive the loss of a NIC. If all NICs go down, NCCL must get an error in
+ * time. test_nccl_rails PLUGIN test_nccl_rails PLUGIN N    measures (bench/nccl_faults) the longest times without a
+ * message, with N faults of each kind during messages in both directions. With HAWSER_NCCL_NEAR=1, all messages use the
+ *                               NIC of one device
  */
 #include "tests/nccl/driver/driver.h"
 
@@ -39,11 +38,11 @@ struct world {
     bool until_error;
     struct {
         atomic_uint done; /* messages received */
-        atomic_int state; /* 1 connected, 3 at an end */
+        atomic_int state; /* 1 when connected, 3 when finished */
         atomic_int rc;
-        atomic_uint_least64_t ns; /* duration of its messages */
+        atomic_uint_least64_t ns; /* time taken to transfer all messages */
         char why[HW_ERR_TEXT];
-        uint64_t tx[NICS]; /* bytes sent during its messages */
+        uint64_t tx[NICS]; /* bytes sent on each NIC in that time */
     } rank[2];
 };
 
@@ -53,8 +52,8 @@ static int w_fd;
 
 /* ---- in a node ------------------------------------------------------------------------------------------------- */
 
-/* Subtracts tx from the bytes that the NICs have sent, so that a second call gives the bytes since the first one. The
- * ninth number after the name in the kernel's lines counts these bytes. */
+/* Replaces each tx[i] with the bytes that NIC i has sent, less the old tx[i]. If tx starts at 0, a second call thus
+ * stores the bytes since the first call. The ninth number after the name in the kernel's lines counts sent bytes. */
 static void count(uint64_t tx[NICS])
 {
     char line[512];
@@ -86,7 +85,7 @@ static int turn(struct rank *r, struct flow f[2], struct wait *wait)
     return 0;
 }
 
-/* Transfers messages over one connection in each direction, like a communicator of two ranks. */
+/* Transfers messages over one connection in each direction, like a communicator with two ranks. */
 static int talk(struct rank *r)
 {
     struct flow_spec s = {.what = "messages over NICs", .n = w->messages, .depth = DEPTH, .min = SIZE, .max = SIZE};
@@ -203,13 +202,13 @@ static void reap(void)
         bool ended = reaches(i, 3, 1);
         for (int n = 0; n < 2500 && ended && waitpid(pid[i], &st, WNOHANG) == 0; n++)
             nap(2);
-        (void)kill(pid[i], SIGKILL); /* a zombie, or a process that hangs */
+        (void)kill(pid[i], SIGKILL); /* the process may still be running */
         (void)waitpid(pid[i], &st, 0);
         pid[i] = 0;
     }
 }
 
-/* Checks that both ranks have finished and every byte was right. */
+/* Waits for both ranks to finish, and checks that every byte was correct. */
 static bool finish(const char *what)
 {
     bool good = true;
@@ -245,7 +244,7 @@ static void shares(const char *what, unsigned share[NICS])
          (unsigned long long)(atomic_load(&w->rank[0].ns) / HW_MS), share[0], share[1], share[2], share[3]);
 }
 
-static uint64_t base_ns; /* duration with all NICs at their rate */
+static uint64_t base_ns; /* duration with all NICs at their usual rate */
 
 static void all_of_them(void)
 {
@@ -256,11 +255,11 @@ static void all_of_them(void)
     base_ns = atomic_load(&w->rank[0].ns);
     for (int i = 0; i < NICS; i++)
         least = share[i] < least ? share[i] : least;
-    ok(least >= 30, "one communicator uses all four"); /* equally, unless the CPU is the limit */
+    ok(least >= 30, "one communicator uses all four"); /* the shares are equal unless the CPU is the bottleneck */
 }
 
-/* One NIC has a tenth of the others' rate: with an equal division, its quarter of the bytes would take ten times as
- * long as before. */
+/* Limits one NIC to a tenth of the others' rate. If the bytes were divided equally, that NIC's quarter would take ten
+ * times as long as before. */
 static void a_slow_one(void)
 {
     unsigned share[NICS];
@@ -277,7 +276,8 @@ static void a_slow_one(void)
     (void)hw_lab_rate(lab, "a", 3, RATE);
 }
 
-/* Each NIC is a separate group (HAWSER_NCCL_NEAR): the ranks' device belongs to eth0, which carries the bytes. */
+/* Tests HAWSER_NCCL_NEAR, with which each NIC is a separate group. The ranks' device belongs to eth0, so eth0 carries
+ * the bytes. */
 static void near_one(void)
 {
     unsigned share[NICS];
@@ -288,7 +288,7 @@ static void near_one(void)
     reap();
 }
 
-/* The NICs in mask go down after a third of the messages. */
+/* Takes the NICs in `mask` down after a third of the messages. */
 static void dead(const char *what, const char *node, unsigned mask)
 {
     const unsigned n = 96;
@@ -329,13 +329,14 @@ static void none_left(void)
     links("a", (1u << NICS) - 1, true);
 }
 
-/* ---- faults, one after the other -----------------------------------------------------------------------------------
+/* ---- successive faults ---------------------------------------------------------------------------------------------
  */
 
-/* Duration of a fault, and of the time before the next fault, which is 20 times as long with HAWSER_NCCL_NEAR. */
+/* Duration of a fault, and of the pause before the next fault. The pause is 20 times as long with HAWSER_NCCL_NEAR. */
 #define FAULT_MS 300
 
-/* Makes the packets that the node sends on this NIC to known neighbours get lost without an error, or ends this. */
+/* Starts or stops the loss of packets that the node sends on this NIC to known neighbours. No error reports the loss.
+ */
 static void lose_packets(const char *node, unsigned nic, bool lose)
 {
     char script[256];
@@ -354,7 +355,7 @@ static void take_link_down(const char *node, unsigned nic, bool down)
     links(node, 1u << nic, !down);
 }
 
-/* Returns the longest time, in ms, during the next `ms` in which no message arrived at one of the ranks. */
+/* Watches both ranks for `ms`, and returns the longest time, in ms, for which a rank received no message. */
 static unsigned watch_gap(unsigned ms)
 {
     uint64_t last[2], longest = 0, end = hw_now() + ms * HW_MS;
@@ -406,8 +407,8 @@ static void measure_faults(unsigned n)
                 gap[i] = watch_gap(FAULT_MS);
                 if (kinds[k].set)
                     kinds[k].set(kinds[k].node, nic, false);
-                gap[i] = HW_MAX(gap[i], watch_gap(near ? 20 * FAULT_MS
-                                                       : FAULT_MS)); /* enough time for spare NICs to be released too */
+                /* This pause is also long enough to release spare NICs. */
+                gap[i] = HW_MAX(gap[i], watch_gap(near ? 20 * FAULT_MS : FAULT_MS));
             }
         bool good = i == n && is_running();
         for (int r = 0; r < 2 && !good; r++)
@@ -429,7 +430,7 @@ static int watched(unsigned faults)
 {
     struct hw_lab_spec s = {.name = lab, .nodes = 2, .nics = NICS};
     for (unsigned i = 0; i < NICS; i++)
-        s.rate[i] = faults ? 0 : RATE; /* with faults no limit, because a full queue makes round trips long */
+        s.rate[i] = faults ? 0 : RATE; /* unlimited with faults, because full queues lengthen round trips */
     int rc = hw_lab_up(&s);
     if (rc == -EPERM || rc == -EACCES)
         tap_skip_all("no lab is possible here: %s", hw_error());
@@ -469,7 +470,7 @@ int main(int argc, char **argv)
     plugin = argv[1];
     unsigned faults = argc == 3 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
     snprintf(lab, sizeof(lab), "tn%d", (int)getpid());
-    /* A separate process, so that the lab is removed in any case. */
+    /* Run the test in a separate process, so that this process can always remove the lab. */
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests NCCL's net tables (nccl/tables.c) with an implementation that records its calls: the functions of each version
- * call the right function with the right arguments, write their outputs in any case, and return the result. Also
+ * Tests NCCL's net tables (nccl/tables.c) with an implementation that records its calls. The functions of each version
+ * must call the right function with the right arguments, always write their outputs, and return the result. Also
  * compares the properties of each version byte by byte, at the offsets of NCCL's ABI.
  */
 #include "nccl/net.h"
@@ -16,7 +16,7 @@ extern const ncclNet_v10_t ncclNetPlugin_v10;
 extern const ncclNet_v11_t ncclNetPlugin_v11;
 extern const ncclNet_v12_t ncclNetPlugin_v12;
 
-/* The last call of the implementation. */
+/* The last call to the implementation. */
 static struct {
     const char *fn;
     int dev, type, tag, n, fd;
@@ -25,9 +25,9 @@ static struct {
     const void *comm, *handle, *data, *mh, *phandle, *sizes, *tags, *done, *logger, *profiler;
 } last;
 static int params_set;
-static ncclResult_t result; /* the result that it returns */
-static void *output;        /* the value that it writes to void **; if NULL, it writes nothing */
-static char token, stale;   /* addresses */
+static ncclResult_t result; /* the result that the implementation returns */
+static void *output;        /* the value that the implementation writes to void **; NULL to write nothing */
+static char token, stale;   /* only their addresses are used */
 
 #define RECORD(...) (memset(&last, 0, sizeof(last)), last.fn = __func__, __VA_ARGS__)
 
@@ -169,14 +169,14 @@ static bool called(const char *fn)
     return last.fn && strcmp(last.fn, fn) == 0;
 }
 
-/* Arguments with distinct values, so that an exchange is detected. */
+/* Arguments with distinct addresses, so that the test detects swapped arguments. */
 static char comm_, data_, mh_, phandle_, handle_[NCCL_NET_HANDLE_MAXSIZE];
 static void *datas[] = {&data_}, *mhs[] = {&mh_}, *phandles[] = {&phandle_};
 static int tags[] = {41}, int_sizes[] = {4321};
 static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
 
-/* Tests a call with one void ** output: its arguments (`args`), its value and its result are passed on, and a success
- * or an error that writes nothing leaves NULL instead of a stale value. */
+/* Tests a call with one void ** output. The table's function must pass on its arguments (checked by `args`), the output
+ * and the result. If the implementation writes no output, the output must be NULL instead of a stale value. */
 #define OUTPUT(v, hn, args, ...)                                                                                \
     do {                                                                                                        \
         void *out = &stale;                                                                                     \
@@ -204,7 +204,7 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         result = ncclSuccess;                                                                  \
     } while (0)
 
-/* Tests a call that is refused: the implementation is not called, and the output is NULL. */
+/* Tests a call that the table's function refuses: it must not call the implementation, and the output must be NULL. */
 #define REFUSED(v, what, ...)                                                              \
     do {                                                                                   \
         void *out = &stale;                                                                \
@@ -243,10 +243,10 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         PLAIN(v, hn_close_listen, COMM(v), (t)->closeListen(&comm_));                                                 \
     } while (0)
 
-/* v6 to v10: no context. */
+/* Versions 6 to 10, in which listen has no context. */
 #define LISTEN_V6(v, t) OUTPUT(v, hn_listen, last.dev == 3 && last.handle == handle_, (t)->listen(3, handle_, &out))
 
-/* Versions with sizes of 32 bits. */
+/* Versions with 32-bit sizes. */
 #define TRANSFERS_V6(v, t)                                                                                 \
     do {                                                                                                   \
         int negative[] = {-1};                                                                             \
@@ -266,7 +266,8 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
     } while (0)
 #define REG_V8(v, t) OUTPUT(v, hn_reg, REG(5ull << 32), (t)->regMr(&comm_, &data_, 5ull << 32, NCCL_PTR_HOST, &out))
 
-/* Calls with and without a place for a device handle: if there is one, NULL is written. */
+/* Tests calls with and without a pointer for a device handle. The function writes NULL through a pointer that is given.
+ */
 #define CONNECT_V7(v, t, ...)                                                                         \
     do {                                                                                              \
         ncclNetDeviceHandle_t garbage, *dh = &garbage;                                                \
@@ -300,7 +301,7 @@ static ncclResult_t prof(void **eHandle, int type, void *pHandle, int64_t plugin
     return ncclSuccess;
 }
 
-/* Versions from 10 on pass on a profiler. */
+/* From version 10 on, init passes on a profiler. */
 #define INIT(v, ...)                                                                  \
     do {                                                                              \
         params_set = 0;                                                               \
@@ -385,7 +386,7 @@ static void calls_v11_v12(void)
     TRANSFERS_V10(12, &ncclNetPlugin_v12);
 }
 
-/* Properties: the expected value of each byte, and which bytes belong to a field. */
+/* Properties: the expected value of each byte, and whether the byte belongs to a field. */
 struct image {
     unsigned char byte[128], mine[128];
 };
@@ -398,7 +399,8 @@ static void put(struct image *img, size_t off, const void *value, size_t n)
     memset(img->mine + off, 1, n);
 }
 
-/* Stores the fields that have the same offset from v6 to v12, and the consecutive fields from `speed` on. */
+/* Stores the fields whose offsets are the same from v6 to v12, and the consecutive fields that begin at offset `speed`.
+ */
 static void put_common(struct image *img, size_t speed)
 {
     memset(img, 0, sizeof(*img));
@@ -413,7 +415,7 @@ static void put_common(struct image *img, size_t speed)
     PUT(img, speed + 16, int32_t, 1);
 }
 
-/* Stores the fields of v9 to v12 around the virtual device, which consists of only this device. */
+/* Stores the further fields of v9 to v12, including the virtual device, which consists only of this device. */
 static void put_vprops(struct image *img, size_t max_devs)
 {
     size_t end = 64 + 4 + 4 * max_devs;
@@ -446,7 +448,7 @@ static void compare(const char *what, const struct image *img, const void *got, 
     is_int(holes, padding, "all but the padding was looked at");
 }
 
-/* Tests the properties of device 3 in memory with garbage, as on NCCL's stack. An error is passed on. */
+/* Tests the properties of device 3, written over garbage, as on NCCL's stack. Also tests that an error is passed on. */
 #define PROPERTIES(v, type, t, img, padding)                                                             \
     do {                                                                                                 \
         type p;                                                                                          \
@@ -485,7 +487,7 @@ static void properties(void)
 
     put_common(&img, 36);
     put_vprops(&img, 8);
-    PUT(&img, 36, int32_t, 50000); /* the value on which ranks of NCCL 2.30 and later agree */
+    PUT(&img, 36, int32_t, 50000); /* the speed on which ranks of NCCL 2.30 and later agree */
     PUT(&img, 120, int32_t, 1);
     PUT(&img, 124, int16_t, 5);
     PUT(&img, 126, int16_t, -1);

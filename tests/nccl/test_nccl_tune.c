@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what the NCCL plugin tunes: the parameters in the environment (nccl/params.c), each case in a child process,
- * because they are set once; and the tuner (nccl/tuner.c) with cost tables.
+ * Tests the parameters that the NCCL plugin sets in the environment (nccl/params.c). Each case runs in a child process,
+ * because the plugin sets the parameters only once. Also tests the tuner (nccl/tuner.c) with cost tables.
  */
 #include "base/base.h"
 #include "nccl/params.h"
@@ -99,7 +99,8 @@ static bool sets_once(void)
     return environ == ours && is("NCCL_NTHREADS", NULL) && infos == 0;
 }
 
-/* Tests that libc continues to work with the plugin's array: it grows, shrinks, and is passed to a program. */
+/* Tests that libc can add variables to the plugin's environment array, remove variables, and pass the array to a
+ * program. */
 static bool libc_goes_on(void)
 {
     hn_params_set(NULL);
@@ -174,7 +175,7 @@ static void *sets(void *arg)
     return NULL;
 }
 
-/* Readers in other threads see valid variables while the first inits of two communicators set the environment. */
+/* Tests that readers in other threads see valid variables while two threads set the environment. */
 static bool readers_go_on(void)
 {
     pthread_t r[2], s[2];
@@ -253,9 +254,9 @@ static void parameters(void)
 }
 
 #define N NCCL_ALGO_PROTO_IGNORE
-#define X 1e30F /* excluded by the tuner: a negative cost would be the lowest for NCCL 2.32 */
+#define X 1e30F /* excluded by the tuner; positive, because NCCL 2.32 would prefer a negative cost */
 
-/* The cost table as made by NCCL: -1 means that NCCL or the user has excluded the combination. */
+/* The cost table as NCCL makes it. N means that NCCL or the user has excluded the combination. */
 static const float before[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {10, 20, 30},             /* all */
     {N, 20, 30},  {10, N, N}, /* only the low-latency protocol */
@@ -265,14 +266,14 @@ static const float after[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {X, X, 30}, {N, X, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {X, X, 0}, {10, 20, N},
 };
 
-/* The same if a ring's steps are still small. */
+/* The table after the tuner, if a ring's steps are still small. */
 static const float after_but_ring[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS] = {
     {X, X, 30}, {N, 20, 30}, {10, N, N}, {N, N, 30}, {N, N, N}, {X, X, 0}, {10, 20, N},
 };
 
 typedef ncclResult_t (*coll_info)(void *, ncclFunc_t, size_t, int, float **, int, int, int, int *);
 
-/* Returns whether the table of an operation of this many bytes becomes `want`, and nothing else changes. */
+/* Returns whether fn changes the cost table of an operation of this many bytes to `want`, and changes nothing else. */
 static bool becomes(coll_info fn, void *ctx, size_t bytes, const float want[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS])
 {
     float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
@@ -285,7 +286,7 @@ static bool becomes(coll_info fn, void *ctx, size_t bytes, const float want[NCCL
 }
 
 /* Returns the protocol that NCCL chooses for a large operation if only this algorithm is possible. Version 2.28 ignores
- * negative costs. Version 2.32 takes the lowest cost of the entries that were possible before the tuner was asked
+ * negative costs. Version 2.32 takes the lowest cost of the entries that were possible before NCCL called the tuner
  * (src/tuning/tuning.cc). */
 static int chosen_protocol(int algo, bool ignores_negative)
 {
@@ -353,7 +354,7 @@ static bool forbids(void)
     good = good && becomes(v5, two, 256 * 1024 + 2, after_but_ring) && becomes(v5, two, 2 << 20, after_but_ring);
     good = good && becomes(v5, two, (2 << 20) + 16, after) && becomes(v5, two, (size_t)1 << 40, after);
     good = good && becomes(v5, two, 256 * 1024, before) && becomes(v5, two, 0, before);
-    good = good && becomes(v5, one, (size_t)1 << 30, before); /* one node, so there is no network */
+    good = good && becomes(v5, one, (size_t)1 << 30, before); /* with one node, there is no network */
     good = good && ncclTunerPlugin_v5.finalize(one) == ncclSuccess && ncclTunerPlugin_v5.finalize(two) == ncclSuccess;
 
     good = good && ncclTunerPlugin_v4.init(8, 1, logger, &one) == ncclSuccess;
@@ -363,8 +364,7 @@ static bool forbids(void)
     return good && ncclTunerPlugin_v4.destroy(one) == ncclSuccess && ncclTunerPlugin_v4.destroy(two) == ncclSuccess;
 }
 
-/* Returns the number of bytes from which a ring of this many ranks loses its low-latency protocol, in steps of a factor
- * of two. */
+/* Returns the smallest power of two, in bytes, at which the tuner excludes LL128 for a ring of this many ranks. */
 static size_t ring_limit(ncclFunc_t func, size_t ranks)
 {
     size_t bytes = 1024;
@@ -385,7 +385,7 @@ static size_t ring_limit(ncclFunc_t func, size_t ranks)
     return bytes;
 }
 
-/* Tests that a ring keeps its low-latency protocols while its steps have at most 128 KiB. */
+/* Tests that a ring keeps its low-latency protocols while its steps are at most 128 KiB. */
 static bool grows_with_ranks(void)
 {
     const ncclFunc_t pieces[] = {ncclFuncAllReduce, ncclFuncAllGather, ncclFuncReduceScatter};
@@ -399,7 +399,7 @@ static bool grows_with_ranks(void)
     return good;
 }
 
-/* Returns the channels requested for these ranks and nodes, for an operation of this many bytes. */
+/* Returns the number of channels that the tuner requests for an operation of this many bytes. */
 static int channels_of(size_t ranks, size_t nodes, size_t bytes)
 {
     float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
@@ -428,7 +428,7 @@ static bool as_many_as_nccl_wants(void)
 
 #define CHUNK ((size_t)4 << 20)
 
-/* Returns the new size of a chunk of 4 MiB. */
+/* Returns the size to which the tuner changes a 4 MiB chunk. */
 static size_t chunk_of(size_t ranks, size_t nodes, int algo, int proto, size_t bytes, int channels)
 {
     size_t chunk = CHUNK;
@@ -446,14 +446,14 @@ static bool leaves_chunks(void)
            chunk_of(16, 2, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK;
 }
 
-/* Tests after the plugin's parameters are set, as in NCCL, which calls the net plugin's init first. */
+/* Sets the plugin's parameters first, because NCCL calls the net plugin's init before the tuner. */
 static bool halves_chunks_within_a_node(void)
 {
     hn_params_set(NULL);
     bool good = chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK / 2 &&
                 chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE, 8, 1) == CHUNK / 2 &&
                 chunk_of(8, 1, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK / 2;
-    /* the others do not take their chunks from this buffer */
+    /* the other algorithms and protocols do not take chunks from this buffer */
     good = good && chunk_of(8, 1, NCCL_ALGO_NVLS, NCCL_PROTO_SIMPLE, 1 << 30, 8) == CHUNK &&
            chunk_of(8, 1, NCCL_ALGO_RING, NCCL_PROTO_LL, 1 << 30, 8) == CHUNK &&
            chunk_of(8, 1, NCCL_ALGO_TREE, NCCL_PROTO_LL128, 1 << 30, 8) == CHUNK;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NIXL agents with backend HAWSER, for the tests. nixl_run.py runs them with a wheel."""
+"""Provides NIXL agents with backend HAWSER for the tests, which nixl_run.py runs with a wheel."""
 import importlib.util
 import json
 import os
@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 
 try:
     from nixl_cu12._api import nixl_agent, nixl_agent_config
-except ImportError:  # the module that tests/gpu/gather copies to a machine with CUDA 13
+except ImportError:  # tests/gpu/gather copies this module to a machine with CUDA 13
     from nixl_cu13._api import nixl_agent, nixl_agent_config
 
 WAIT_S = 10
@@ -31,12 +31,12 @@ class Agent:
         self.name = name
         self.agent = nixl_agent(name, nixl_agent_config(backends=[], **config))
         self.agent.create_backend("HAWSER", params or {})
-        self.kept = {}  # notifications by agent, until notes() returns them
+        self.kept = {}  # notifications of each agent that notes() has not returned yet
         self.buf = np.zeros(size, np.uint8)
         self.reg = self.agent.register_memory([(self.buf.ctypes.data, size, 0, "")], "DRAM")
 
     def card(self):
-        """Returns what another agent needs: metadata and address."""
+        """Returns the metadata and the buffer's address, which another agent needs."""
         return self.agent.get_agent_metadata(), self.buf.ctypes.data
 
     def add(self, card):
@@ -50,7 +50,7 @@ class Agent:
                                           self.descs(remote_base, remote_pairs), remote, notif)
 
     def finish(self, handle, wait_s=WAIT_S):
-        """Checks the transfer until it ends, or for wait_s seconds. Returns its state, or the exception's name."""
+        """Polls the transfer until it ends, for at most wait_s seconds. Returns its state or an exception's name."""
         until, state = time.monotonic() + wait_s, "PROC"
         while state == "PROC" and time.monotonic() < until:
             try:
@@ -70,7 +70,7 @@ class Agent:
         return state
 
     def notes(self, remote, n=1, wait_s=WAIT_S):
-        """Returns the next n notifications of a remote agent, or fewer if no more come within wait_s."""
+        """Returns the next n notifications from a remote agent, or fewer if no more arrive within wait_s seconds."""
         until = time.monotonic() + wait_s
         while len(self.kept.get(remote, [])) < n and time.monotonic() < until:
             for name, texts in self.agent.get_new_notifs().items():
@@ -81,7 +81,7 @@ class Agent:
 
 
 class Peer:
-    """An agent in another process (nixl_peer.py), which obeys ask()."""
+    """An agent in another process (nixl_peer.py), which executes the commands that ask() sends."""
 
     def __init__(self, name, size=1 << 20, **config):
         script = pathlib.Path(__file__).with_name("nixl_peer.py")

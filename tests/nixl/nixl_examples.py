@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the examples of examples/nixl as their first lines describe (TAP). Run by nixl_run.py."""
+"""Runs the examples in examples/nixl as the first lines of each example describe (TAP). Run by nixl_run.py."""
 import os
 import pathlib
 import re
@@ -22,7 +22,7 @@ def start(*argv):
 
 
 def check_processes(what, *processes):
-    """All processes must succeed, and together print all texts in SAYS."""
+    """Checks that all processes succeed, and that their combined output contains all texts in SAYS."""
     said = ""
     try:
         for p in processes:

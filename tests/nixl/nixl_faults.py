@@ -9,7 +9,7 @@ from tap import done, ok
 
 MIB = 1 << 20
 WHOLE = [(0, 16 * MIB)]
-SOON_S = 0.1  # limit for calls that must not block, on a busy machine
+SOON_S = 0.1  # limit for calls that must not block, generous for a busy machine
 
 
 def timed(f):
@@ -25,7 +25,7 @@ def pair(name, **params):
 
 
 def check_death(a, b):
-    """The peer is killed during a transfer, and its kernel reports this at once."""
+    """Kills the peer during a transfer. The peer's kernel closes the connections immediately."""
     a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
     b.signal(signal.SIGSTOP)
     handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
@@ -38,7 +38,7 @@ def check_death(a, b):
     state, took = timed(lambda: a.finish(handle))
     ok(state == "nixlRemoteDisconnectError", "a transfer to a peer that died says so", state)
     ok(took < 0.1 + SOON_S, "within 100 ms", took)
-    # NIXL may have removed the agent by now; the next transfer fails in either case.
+    # NIXL may already have removed the agent. The next transfer fails in either case.
     state = error_of(lambda: a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)]) == "DONE" or 1 / 0)
     ok(state != "", "and so does the next one", state)
     a.agent.release_xfer_handle(handle)
@@ -81,7 +81,7 @@ def check_deadline():
 
 
 def check_unanswered():
-    """The peer's kernel accepts the connection, and the peer does not answer."""
+    """Tests a stopped peer, whose kernel accepts the connection but which does not answer."""
     a, b = pair("unanswered", connect_ms="500")
     b.signal(signal.SIGSTOP)
     handle = a.prepare("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
@@ -93,7 +93,7 @@ def check_unanswered():
 
 
 def release_at_once(a, b):
-    """Posts a long transfer and releases it. Returns the error, and the duration."""
+    """Posts a long transfer and releases the transfer. Returns the error and the duration of the release."""
     handle = a.prepare("WRITE", "b", b.card[1], WHOLE, WHOLE)
     a.agent.transfer(handle)
     return timed(lambda: error_of(lambda: a.agent.release_xfer_handle(handle)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests transfers of the NIXL backend (TAP), between processes and within one. Run by nixl_run.py."""
+"""Tests transfers of the NIXL backend (TAP), between processes and within one process. Run by nixl_run.py."""
 import os
 import socket
 import sys
@@ -27,7 +27,7 @@ def check_plugin(a):
 
 
 def check_lists(a, b):
-    """Lists of descriptors, in both directions, with different places on the two sides."""
+    """Tests lists of descriptors in both directions, with different offsets on the two sides."""
     base = b.card[1]
     n = 1000
     local = [(i * 1024, 512) for i in range(n)]
@@ -50,7 +50,7 @@ def check_lists(a, b):
 
 
 def check_long_list(a, b):
-    n = 70000  # more than one operation of libhawser can have
+    n = 70000  # more than the maximum of one libhawser operation
     pairs = [(i * 12, 8) for i in range(n)]
     a.buf[:] = 5
     b.ask("fill", byte=1)
@@ -103,7 +103,7 @@ def check_repost(a, b):
 
 
 def check_many(a, b):
-    """As many simultaneous transfers as fill the buffer, checked one after another."""
+    """Fills the buffer with simultaneous transfers, and polls each transfer in turn."""
     k = 2048
     n = a.buf.size // k
     for i in range(n):
@@ -120,7 +120,7 @@ def check_many(a, b):
 
 
 def check_prepped(a, b):
-    """Like vLLM: prepares lists once, and transfers some of their descriptors."""
+    """Prepares lists once and transfers some of the descriptors, like vLLM."""
     n, k = 64, 4096
     a.agent.make_connection("b")
     blocks = [(i * k, k) for i in range(n)]
@@ -149,7 +149,7 @@ def check_partial_metadata():
 
 
 def check_strided(a, b):
-    """Blocks that NIXL accepts as address, length, device, stride and count, as vLLM and SGLang pass them."""
+    """Tests lists that are given as address, length, device, stride and count, as vLLM and SGLang pass them."""
     def prepare(agent, base):
         return a.agent.prep_xfer_dlist(agent, np.array([[base, 512, 0, 1024, 1000]], np.uint64), "DRAM")
 
@@ -225,7 +225,7 @@ def check_remove_and_add(a, b):
 
 
 def check_store():
-    """Metadata that NIXL exchanges between agents itself."""
+    """Tests metadata that NIXL itself exchanges between agents."""
     port = free_port()
     a, b = Agent("fetcher", enable_listen_thread=True, listen_port=free_port()), Peer("kept", enable_listen_thread=True, listen_port=port)
     a.agent.fetch_remote_metadata("kept", "127.0.0.1", port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent in another process: see Peer of nixl_agents.py. Usage: nixl_peer.py NAME SIZE CONFIG"""
+"""Runs the agent in another process for class Peer of nixl_agents.py. Usage: nixl_peer.py NAME SIZE CONFIG"""
 import json
 import sys
 import zlib

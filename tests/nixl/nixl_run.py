@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs a test of the NIXL backend (TAP) with the newest wheel, or nixl_versions.py with all wheels.
-CUDA: the driver that the test loads in place of the machine's."""
+Usage: nixl_run.py PLUGIN CACHE SCRIPT SANITIZERS [CUDA]. The test loads CUDA instead of the machine's CUDA driver."""
 import os
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 from nixl_wheels import NEWEST, VERSIONS, Missing, Wheels  # noqa: E402
 from tap import done, ok, skip  # noqa: E402
 
-INSTALL_S = 60  # for installing packages; wheels that are missing then are skipped
+INSTALL_S = 60  # limit for installing packages; wheels that are not installed by then are skipped
 RUN_S = 50
 
 
@@ -30,7 +30,7 @@ def start(wheels, wheel, plugin, *argv, cuda=""):
 
 
 def run_versions(wheels, plugin, script, until):
-    """Every version whose wheel is there transfers data; a copy of a wheel with another version number is refused."""
+    """Tests that every version whose wheel can be installed transfers data, and that an untested version is refused."""
     moved = 0
     for v in VERSIONS:
         try:

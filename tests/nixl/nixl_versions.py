@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests one wheel: two agents in two processes make a write and a read of 64 descriptors with notifications. The exit
-status is 0 on success. With the argument "refused": checks that no engine is created, and that the reason is reported.
+"""Tests one wheel: an agent writes and reads 64 descriptors, with notifications, in the memory of an agent in another
+process. With the argument "refused", checks that no engine is created and that the reason is reported. The exit status
+is 0 on success.
 Run by nixl_run.py."""
 import sys
 import zlib

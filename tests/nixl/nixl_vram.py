@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests transfers of the NIXL backend from and to GPU memory (TAP), between two processes. Needs only the CUDA driver,
-or the one of tests/fakes/cuda with HAWSER_CUDA_LIBRARY, which allocates the memory. Run by nixl_run.py and
+"""Tests transfers of the NIXL backend from and to GPU memory (TAP), between two processes. The CUDA driver allocates
+the memory. HAWSER_CUDA_LIBRARY can name the fake driver of tests/fakes/cuda instead. Run by nixl_run.py and
 tests/gpu/run."""
 import ctypes
 import importlib
@@ -19,7 +19,7 @@ NON_BLOCKING = 1
 
 
 class Driver:
-    """The CUDA driver, with the primary context of one GPU current."""
+    """The CUDA driver, with the primary context of one GPU as the current context."""
 
     def __init__(self, gpu):
         self.lib = ctypes.CDLL(os.environ.get("HAWSER_CUDA_LIBRARY", "libcuda.so.1"))
@@ -53,7 +53,7 @@ class Driver:
 
 
 def count_gpus():
-    """Returns how many GPUs there are, and the reason if there are none."""
+    """Returns the number of GPUs, and the reason if there are none."""
     try:
         lib, n = ctypes.CDLL(os.environ.get("HAWSER_CUDA_LIBRARY", "libcuda.so.1")), ctypes.c_int()
     except OSError as e:
@@ -85,12 +85,12 @@ class Agent:
 
 
 def make_content(seed):
-    """Returns bytes that differ in each block."""
+    """Returns random bytes, which differ from block to block."""
     return np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
 
 
 def serve_agent(gpu):
-    """Runs the other process, which executes commands, each a line of JSON."""
+    """Runs in the other process, and executes commands. Each command is a line of JSON."""
     me = Agent("far", gpu)
     print(json.dumps({"metadata": me.agent.get_agent_metadata().hex(), "base": me.base}), flush=True)
     for line in sys.stdin:
@@ -126,7 +126,7 @@ class Far:
 
 
 def move_blocks(near, far, operation, here, there, slots, note):
-    """Moves all blocks; block k is in slot slots[k] of the other side. Returns the last state and the seconds."""
+    """Transfers all blocks. Block k is in slot slots[k] on the other side. Returns the last state and the seconds."""
     base, remote = near.base[here], far.answer["base"][there]
     mine = [(base + k * BLOCK, BLOCK, near.gpu if here == "VRAM" else 0) for k in range(BLOCKS)]
     theirs = [(remote + slot * BLOCK, BLOCK, far.gpu if there == "VRAM" else 0) for slot in slots]
@@ -163,7 +163,8 @@ def check_moves(near, far):
 
 
 def time_moves(near, far):
-    """Measures the speed after the first transfers of each kind, during which the memory for staging is allocated."""
+    """Measures the speed of further transfers of each kind. The first transfers, which allocate staging memory, are in
+    check_moves()."""
     slots = [int(k) for k in np.random.default_rng(2).permutation(BLOCKS)]
     for here, there in ("VRAM", "VRAM"), ("DRAM", "VRAM"), ("VRAM", "DRAM"), ("DRAM", "DRAM"):
         took = [move_blocks(near, far, "WRITE", here, there, slots, b"") for _ in range(5)]

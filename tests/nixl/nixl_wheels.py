@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs NIXL's wheels for the tests: without their dependencies (several GB), into a folder for each version, with a
-virtual environment that belongs to the tests. HAWSER_TEST_NIXL_WHEELS names a folder that is kept between builds."""
+"""Installs NIXL's wheels for the tests, without dependencies (several GB). Each version has a separate folder, and all
+versions share a virtual environment. HAWSER_TEST_NIXL_WHEELS names a folder that is kept between builds."""
 import fcntl
 import os
 import pathlib
@@ -20,7 +20,7 @@ class Missing(Exception):
 
 
 def run(*argv, until):
-    """Runs a command that must end by the time `until`. Raises Missing with the last line of its output if it fails."""
+    """Runs a command. Raises Missing if the command fails, with the last line of its output, or runs past `until`."""
     try:
         r = subprocess.run(argv, capture_output=True, text=True, timeout=max(until - time.monotonic(), 1), check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
@@ -35,11 +35,11 @@ class Wheels:
         self.cache = pathlib.Path(os.environ.get("HAWSER_TEST_NIXL_WHEELS") or cache)
         self.cache.mkdir(parents=True, exist_ok=True)
         self.python = self.cache / "venv/bin/python"
-        # One test at a time installs; the lock ends with the process.
+        # Only one test installs at a time. The kernel releases the lock when the process exits.
         self.lock = open(self.cache / "lock", "w", encoding="utf-8")
 
     def install(self, folder, what, until):
-        """Installs into a folder, which appears either complete or not at all."""
+        """Installs a package into `folder`, which is created only when the installation is complete."""
         if folder.exists():
             return folder
         fcntl.flock(self.lock, fcntl.LOCK_EX)
@@ -49,7 +49,7 @@ class Wheels:
                 shutil.rmtree(half, ignore_errors=True)
                 run(self.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile",
                     "--only-binary=:all:", "--retries=0", "--timeout=10", "--target", str(half), what, until=until)
-                for unused in [*half.glob("nixl_ep_*"), *half.glob("include")]:  # half of the bytes
+                for unused in [*half.glob("nixl_ep_*"), *half.glob("include")]:  # half of the wheel's size
                     shutil.rmtree(unused)
                 half.rename(folder)
         finally:

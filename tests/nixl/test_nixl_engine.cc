@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests the NIXL backend through its ABI alone, without NIXL in the process: the test calls it as NIXL does. There are
- * two engines, one of them in a child process, which can be stopped and killed.
+ * Tests the NIXL backend through its ABI alone: the test calls the backend like NIXL, but does not load NIXL. A second
+ * engine runs in a child process, which the test stops and kills.
  * Usage: test_nixl_engine LIBPLUGIN_HAWSER.SO
  */
 #include "base/sanitizers.h"
@@ -39,7 +39,7 @@ struct List : nixl_meta_dlist_t {
     }
 };
 
-struct Card { /* what one engine tells the other, like NIXL's metadata */
+struct Card { /* data that one engine sends to the other, like NIXL's metadata */
     char info[HX_INFO];
     char key[64];
     uintptr_t base;
@@ -76,8 +76,7 @@ nixl_status_t finish(nixlBackendEngine *e, nixlBackendReqH *r)
     return rc;
 }
 
-/* Runs the engine of the child process: registers memory, sends its card, and otherwise works only through its
- * threads. */
+/* Runs the engine in the child process: registers memory, sends a Card, and then only the engine's threads work. */
 [[noreturn]] void run_child(nixlBackendPlugin *plugin, int out)
 {
     static char memory[size];
@@ -162,7 +161,8 @@ void check_requests(const Pair &p)
     p.e->releaseReqH(r);
 }
 
-/* Returns the average duration of a check in nanoseconds in the fastest of ten rounds, as the machine may be busy. */
+/* Returns the average duration of a check, in nanoseconds, in the fastest of ten rounds, because the machine may be
+ * busy. */
 uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
 {
     constexpr int n = 20000;
@@ -205,8 +205,8 @@ void check_stopped(const Pair &p, pid_t child)
     is_int(p.e->genNotif("b", text), NIXL_ERR_REMOTE_DISCONNECT, "a notification to a dead peer");
 }
 
-/* Returns connection information like that of another host, with two addresses: one without a listener, and one that
- * leads here. */
+/* Returns `info`, changed to look like the connection information of another host. It has two addresses: the first has
+ * no listener, and the second leads to the child process. */
 std::string move_away(std::string info)
 {
     static const unsigned char addresses[] = {4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
@@ -215,7 +215,7 @@ std::string move_away(std::string info)
     return info.replace(64, sizeof(addresses), reinterpret_cast<const char *>(addresses), sizeof(addresses));
 }
 
-/* Returns the number of threads, without the main one, that do not block SIGTERM. */
+/* Returns the number of threads, besides the main thread, that do not block SIGTERM. */
 int count_open_threads()
 {
     int n = 0;
@@ -250,7 +250,7 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
-    if (!sanitized) // sanitizers have their own threads
+    if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
     check_stopped(p, child);
     is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");

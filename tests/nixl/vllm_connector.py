@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transfers KV blocks between two processes with vLLM's NIXL connector. Not part of the tests, because vLLM and PyTorch
-take 6 GB. Run it by hand, with vLLM, nixl and nixl-cu13 (or cu12) installed:
+take 6 GB. Run this script by hand, with vLLM, nixl and nixl-cu13 (or cu12) installed:
     NIXL_PLUGIN_DIR=build/nixl VLLM_TARGET_DEVICE=cpu python tests/nixl/vllm_connector.py [BACKEND [CONNECTOR]]
-CONNECTOR: NixlConnector, in which the decode process reads, or NixlPushConnector, in which the prefill process writes."""
+CONNECTOR is NixlConnector (the decode process reads) or NixlPushConnector (the prefill process writes)."""
 import json
 import multiprocessing
 import os
@@ -21,7 +21,7 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
 
 
 class Side:
-    """The two halves of the connector in one process, which vLLM keeps in its scheduler and in its worker."""
+    """Both halves of the connector in one process. vLLM has one half in the scheduler and the other in the worker."""
 
     def __init__(self, role, model, backend, connector, port):
         os.environ["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(port)
@@ -38,7 +38,7 @@ class Side:
             cache_config=CacheConfig(block_size=TOKENS),
             scheduler_config=SchedulerConfig(max_model_len=BLOCKS * TOKENS, is_encoder_decoder=False),
             kv_transfer_config=transfer)
-        config.cache_config.kv_cache_layout = "LBHNC"  # as the engine sets it for this connector
+        config.cache_config.kv_cache_layout = "LBHNC"  # the engine's setting for this connector
         names = [f"model.layers.{k}.self_attn.attn" for k in range(LAYERS)]
         spec = FullAttentionSpec(block_size=TOKENS, num_kv_heads=HEADS, head_size=HEAD, dtype=torch.bfloat16)
         page = spec.page_size_bytes
@@ -55,8 +55,8 @@ class Side:
             self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): self.worker.get_handshake_metadata()})
 
     def step(self):
-        """Does what the engine does for each step. Returns the requests that have been sent, and those that have been
-        received."""
+        """Makes the calls that the engine makes for each step. Returns the requests that have been sent, and the
+        requests that have been received."""
         self.worker.bind_connector_metadata(self.scheduler.build_connector_meta(SimpleNamespace()))
         self.worker.start_load_kv(None)
         return self.worker.get_finished(set())
@@ -143,7 +143,7 @@ def main(backend="HAWSER", connector="NixlConnector"):
             side.start()
         (prefill, _), (decode, _) = pipes
         for _, theirs in pipes:
-            theirs.close()  # so that the pipe reaches its end if a side dies
+            theirs.close()  # so that the pipe reports end-of-file if a side dies
         try:
             decode.send(prefill.recv())
             assert decode.recv() == "verified" and prefill.recv() == "sent"

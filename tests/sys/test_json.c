@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the JSON writer: commas, escapes, UTF-8, numbers in any locale, wrong nesting, failing writes. */
+/* Tests the JSON writer: commas, escapes, UTF-8, numbers in any locale, wrong nesting and failed writes. */
 #include "sys/json.h"
 #include "tests/tap.h"
 
@@ -200,7 +200,7 @@ static void numbers(void)
     is_int(wrong, 0, "5000 numbers of random bits read back the same");
 }
 
-/* Switches to a real locale with a decimal comma: an installed one, or one that localedef makes. */
+/* Switches to a real locale with a decimal comma. Creates a locale with localedef if none is installed. */
 static bool comma_locale(void)
 {
     static const char *const names[] = {"de_DE.utf8", "de_DE.UTF-8", "fr_FR.utf8", "fr_FR.UTF-8"};

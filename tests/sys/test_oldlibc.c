@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the replacements for newer glibc functions (here under other names, see meson.build) return the same
- * names, and fail for the same reasons, as these functions. */
+/* Tests the replacements for newer glibc functions, which meson.build renames for this test. The replacements must
+ * return the same names as glibc's functions, and must fail with the same errors. */
 #include "tests/tap.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static void names(void)
     ok(bad_signal == 0, "signals have glibc's names (%d differ)", bad_signal);
 }
 
-/* Checks that both fail for the same reason, whatever privileges this process has. */
+/* Checks that glibc's function and the replacement fail with the same error, whatever privileges this process has. */
 #define same_failure(function, ...)                                                                                    \
     do {                                                                                                               \
         errno = 0;                                                                                                     \

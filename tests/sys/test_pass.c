@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests file descriptors passed over a socket (sys/pass.c): it is reported if there are too many, and no unexpected one
- * stays open. */
+/* Tests file descriptors passed over a socket (sys/pass.c). The receiver must report excess descriptors, and must not
+ * leave any of them open. */
 #include "sys/pass.h"
 
 #include "tests/tap.h"
@@ -21,8 +21,8 @@ static int count_open(void)
     return n;
 }
 
-/* Sends n file descriptors, and receives up to cap. Returns how many arrived, and sets *cut if some were cut off.
- * Closes those that arrived. */
+/* Sends n file descriptors and receives up to cap. Returns the number that arrived, and sets *cut if others were cut
+ * off. Closes the descriptors that arrived. */
 static int pass(int pair[2], unsigned n, unsigned cap, bool *cut)
 {
     int out[HW_PASS_MAX], in[HW_PASS_MAX], got = 0;

@@ -1,27 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the nodes of this folder: what `hawser topo` reads of four machines. README.md says where the facts come from.
-With full=True the nodes have what `hawser sandbox` and hwloc read too: thousands of files, made when a test wants them.
+"""Writes the nodes in this folder: the files of four machines that `hawser topo` reads. README.md gives the sources of
+the data. With full=True, a node also has the files that `hawser sandbox` and hwloc read. Tests create these thousands
+of files when needed.
 Usage: make.py [DIR]"""
 import pathlib
 import sys
 
 
 def cpus_of(text):
-    """Returns the numbers of the CPUs in a list such as "0-3,8"."""
+    """Returns the CPU numbers in a list such as "0-3,8"."""
     parts = [[int(x) for x in p.split("-")] for p in text.split(",")]
     return [c for p in parts for c in range(p[0], p[-1] + 1)]
 
 
 def bitmap(cpus, of):
-    """Returns a set of CPUs as the kernel prints it: groups of 32 bits, the highest first."""
+    """Returns a set of CPUs in the kernel's format: groups of 32 bits, with the highest group first."""
     v = sum(1 << c for c in cpus)
     return ",".join(f"{v >> 32 * i & 0xffffffff:08x}" for i in reversed(range((of + 31) // 32)))
 
 
 class Node:
     def __init__(self, where, name, machine, numa, packages=None, distance=(10, 21), full=False):
-        """numa: a list of CPUs per NUMA node."""
+        """Starts a node. `numa` has the CPU list of each NUMA node."""
         self.root = where / name
         self.way = {}
         self.full = full
@@ -41,7 +42,7 @@ class Node:
             self.put(f"sys/devices/system/cpu/cpu{first}/topology/physical_package_id", (packages or range(9))[i])
 
     def cpus(self, packages):
-        """Writes the topology of the CPUs: a core has two threads if the CPUs of its node are two ranges, else one."""
+        """Writes the CPU topology. A core has two threads if its NUMA node's CPU list has two ranges, else one."""
         for path, text in ("cpu/possible", f"0-{self.n_cpus - 1}"), ("cpu/present", f"0-{self.n_cpus - 1}"), \
                 ("node/online", f"0-{len(self.numa) - 1}" if len(self.numa) > 1 else "0"):
             self.put(f"sys/devices/system/{path}", text)
@@ -61,7 +62,8 @@ class Node:
                     self.put(f"sys/devices/system/cpu/cpu{c}/topology/{file}", value)
 
     def finish(self):
-        """Writes the configuration space of every device, last because a bridge's contains the buses below it."""
+        """Writes the configuration space of every device. Runs last, because a bridge's configuration space contains
+        the numbers of the buses below the bridge."""
         if not self.full:
             return
         for address, (kind, cls, vendor, device, speed, lanes) in self.pcie.items():
@@ -70,14 +72,14 @@ class Node:
             direct = [int(a.split(":")[1], 16) for a in below if self.above[a] == address]
             c = bytearray(256)
             c[0:4] = int(vendor, 16).to_bytes(2, "little") + int(device, 16).to_bytes(2, "little")
-            c[6] = 0x10  # a list of capabilities
+            c[6] = 0x10  # status: has a capability list
             c[9:12] = int(cls, 16).to_bytes(3, "little")
             if cls.startswith("0x0604"):
                 c[0x0e] = 1
                 c[0x18:0x1b] = bytes([int(address.split(":")[1], 16), min(direct, default=0), max(buses, default=0)])
                 self.put(f"{self.way[address]}/secondary_bus_number", c[0x19])
                 self.put(f"{self.way[address]}/subordinate_bus_number", c[0x1a])
-            if speed:  # PCI Express Base Specification, 7.5.3: the capability's link registers
+            if speed:  # the link registers of the PCI Express capability (PCI Express Base Specification, 7.5.3)
                 gen = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5}[speed] | lanes << 4
                 c[0x34] = 0x40
                 c[0x40], c[0x42] = 0x10, 2 | kind << 4
@@ -91,13 +93,13 @@ class Node:
         p.write_text(f"{text}\n")
 
     def link(self, path, target):
-        """Makes a relative link, as in sysfs. Both are paths below the root."""
+        """Makes a relative symbolic link, as in sysfs. Both paths are relative to the root."""
         p = self.root / path
         p.parent.mkdir(parents=True, exist_ok=True)
         p.symlink_to("../" * path.count("/") + target)
 
     def pci(self, above, address, cls, vendor, device, numa, speed=None, lanes=None, driver=None, best=None):
-        """above: the host bridge ("pci0000:00") or the address of the bridge above."""
+        """Adds a PCI device. `above` is the host bridge ("pci0000:00") or the address of the bridge above."""
         way = f"{self.way.get(above, 'sys/devices/' + above)}/{address}"
         self.way[address] = way
         for name, text in (("class", cls), ("vendor", vendor), ("device", device), ("numa_node", numa)):
@@ -135,8 +137,8 @@ class Node:
             self.link(f"sys/class/pci_bus/{bus}", bus_way)
 
     def net(self, name, at, speed, mtu, state="up", below=""):
-        """at: a PCI address, or None for a virtual interface. below: the path from the PCI device to the interface's
-        device, if there is another device between, such as virtio's."""
+        """Adds an interface. `at` is a PCI address, or None for a virtual interface. `below` is the path from the PCI
+        device to the interface's parent device, if that is another device, such as virtio's."""
         way = f"{self.way[at]}{below}/net/{name}" if at else f"sys/devices/virtual/net/{name}"
         for file, text in (("mtu", mtu), ("operstate", state), ("type", 772 if name == "lo" else 1)):
             self.put(f"{way}/{file}", text)
@@ -155,7 +157,7 @@ class Node:
         self.link(f"sys/class/net/{name}", way)
 
     def rdma(self, name, at, rate, layer, ndev=None, ipv4=None):
-        """ndev: the interface to which the device's GIDs belong; ipv4: that interface's address."""
+        """Adds an RDMA device. `ndev` is the interface to which the device's GIDs belong, and `ipv4` its address."""
         way = f"{self.way[at]}/infiniband/{name}"
         if self.full:
             self.rdma_more(name, way, at, ndev, ipv4)
@@ -183,7 +185,7 @@ class Node:
             for folder, text in (("types", kind), ("ndevs", ndev)):
                 p = self.root / f"{way}/ports/1/gid_attrs/{folder}/{i}"
                 p.parent.mkdir(parents=True, exist_ok=True)
-                p.write_text(f"{text}\n" if kind else "")  # a file cannot answer EINVAL, as sysfs does
+                p.write_text(f"{text}\n" if kind else "")  # empty, because a file cannot return EINVAL like sysfs
         self.link(f"{way}/subsystem", "sys/class/infiniband")
         verbs = f"{self.way[at]}/infiniband_verbs/uverbs{n}"
         for file, text in (("dev", f"231:{192 + n}"), ("ibdev", name), ("abi_version", 1)):
@@ -237,7 +239,7 @@ def hca8(where, full=False):
         nic = n.pci(nic_port, f"0000:{bus + 4:02x}:00.0", "0x020000", "0x15b3", "0x1021", numa, "32.0", 16, "mlx5_core")
         n.net(f"rdma{i}", nic, 400000, 9000)
         n.rdma(f"mlx5_{i}", nic, "400 Gb/sec (4X NDR)", "Ethernet", f"rdma{i}", f"10.0.{i}.1")
-    # two ports of one card for management, bonded
+    # Two bonded ports of one card, for management.
     port = n.pci("pci0000:00", "0000:00:1c.0", BRIDGE, "0x8086", "0x352b", 0, "8.0", 8, "pcieport", "16.0")
     for fn in range(2):
         n.pci(port, f"0000:01:00.{fn}", ETHERNET, "0x15b3", "0x101d", 0, "8.0", 8, "mlx5_core", "16.0")
@@ -281,7 +283,8 @@ def laptop(where, full=False):
 
 
 def switch4(where):
-    """8 GPUs, 8 NICs, 4 switches with two of each; two NICs with RDMA for management; NVSwitches, NVMe, BMC."""
+    """Writes a node with 4 switches, each with two GPUs, two NICs and an NVSwitch. The node also has two RDMA NICs for
+    management, an NVMe drive and a BMC."""
     n = Node(where, "switch4", ("Example", "Four switches"), ["0-51,104-155", "52-103,156-207"], full=True)
     root = n.pci("pci0000:00", "0000:00:01.0", BRIDGE, "0x8086", "0x352b", 0, "16.0", 4, "pcieport")
     n.pci(root, "0000:01:00.0", "0x010802", "0x144d", "0xa80a", 0, "16.0", 4, "nvme")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Types, fields and constants of NCCL's plugin ABI, laid out twice: with hawser's header (test_nccl_abi.c) and with
- * NCCL's own, if installed (theirs.c). The two headers cannot be included together.
+ * Lists types, fields and constants of NCCL's plugin ABI. Two files compile this list: test_nccl_abi.c with hawser's
+ * header, and theirs.c with NCCL's own headers, if installed. One file cannot include both.
  */
 #ifndef NCCL_ABI_ROWS_H
 #define NCCL_ABI_ROWS_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct abi_row {
-    const char *type, *field; /* field NULL: size of the whole type, or value of a constant */
+    const char *type, *field; /* field NULL: size is that of the type, or a constant's value */
     size_t size, offset;
 };
 
@@ -80,7 +80,7 @@ extern const struct abi_row abi_theirs[]; /* ends with a NULL type */
 #define ABI_TUNER_V4 \
     TYPE(ncclTuner_v4_t) FIELD(ncclTuner_v4_t, name) FIELD(ncclTuner_v4_t, init) FIELD(ncclTuner_v4_t, getCollInfo) \
     FIELD(ncclTuner_v4_t, destroy)
-/* Without ncclTunerConstants_v5_t, because NCCL's example of a tuner lacks its last array, which NCCL itself has. */
+/* Omits ncclTunerConstants_v5_t, because NCCL's example tuner lacks the last array of this struct in NCCL itself. */
 #define ABI_TUNER_V5 \
     TYPE(ncclTuner_v5_t) FIELD(ncclTuner_v5_t, name) FIELD(ncclTuner_v5_t, init) FIELD(ncclTuner_v5_t, getCollInfo) \
     FIELD(ncclTuner_v5_t, finalize) TYPE(ncclNvlDomainInfo_v5_t) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's own layout of the plugin ABI, if its headers are installed; meson.build checks which are. */
+/* The plugin ABI's layout in NCCL's own headers. meson.build checks which of these headers are installed. */
 #include <stddef.h>
 #include <stdint.h>
 

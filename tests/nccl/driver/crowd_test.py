@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Many ranks connect to each other with the plugin and exchange messages (TAP): tests how many file descriptors and
-threads each of them needs, the behaviour with few file descriptors, and how many ranks they count on their CPUs.
+"""Runs many ranks that connect to each other with the plugin and exchange messages (TAP). Tests how many file
+descriptors and threads each rank needs, the behaviour with few file descriptors, and how many ranks each rank counts on
+its CPUs.
 Usage: crowd_test.py DRIVER HAWSER.SO PLAIN.SO SANITIZERS"""
 import json
 import os
@@ -17,8 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tap import done, ok  # noqa: E402
 
 driver, hawser, plain, sanitizers = sys.argv[1:]
-BASE = 30  # file descriptors of a process without a link: those of libhawser's loops and listener, and of the test
-LINK = 3   # file descriptors of a link over one NIC; each connection that has carried large messages has two more (a pipe)
+BASE = 30  # file descriptors of a process without links, for libhawser's loops and listener, and for the test
+LINK = 3   # file descriptors of a link over one NIC; after large messages, each connection has two more (a pipe)
 
 
 def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
@@ -33,7 +34,7 @@ def crowd(plugin, ranks, comms, *args, limit=None, cpus=None, size="4KiB"):
 
 
 def shares(r):
-    """Returns the numbers in the lines in which the ranks report how many CPUs they share with how many processes."""
+    """Returns (CPUs, processes) from each rank's line about the processes that share the rank's CPUs."""
     return re.findall(r"(\d+) CPUs? for (\d+) process", r.stderr)
 
 
@@ -48,7 +49,7 @@ few = 24 if sanitizers == "none" else 8
 r, c = crowd(hawser, few, 1)
 ok(r.returncode == 0 and c["descriptors"] <= BASE + 2 * 6 * LINK * (few - 1), f"{few} ranks, one communicator each way",
    r.stdout, r.stderr)
-# Threads of the loops, one that accepts, eight that connect, and a sanitizer's own.
+# A rank has the loops' threads, one thread that accepts, eight that connect, and a sanitizer's own threads.
 ok(r.returncode == 0 and c["threads"] <= (os.cpu_count() or 1) + 12, "no thread for each link", r.stdout)
 ok(r.returncode == 0 and (c["open_threads"] == 0 or sanitizers != "none"), "and none takes the program's signals", r.stdout)
 
@@ -64,7 +65,7 @@ ok(r.returncode == 0 and c["descriptors"] > 64, "a soft limit is raised to the h
 r, c = crowd(hawser, 16, 1, limit=(48, 48))
 ok(r.returncode == 1 and "EMFILE" in r.stderr, "not even one link to each: an error that says so", r.stdout, r.stderr)
 
-# Each rank counts the processes whose CPUs are the same as its own.
+# Each rank counts the processes that have the same CPUs as the rank.
 r, c = crowd(hawser, 5, 1, "--verbose")
 all_cpus = str(len(os.sched_getaffinity(0)))
 seen = shares(r)  # other tests may be running

@@ -3,9 +3,9 @@
  * The driver: loads any libnccl-net-*.so and uses its table like NCCL.
  *
  * For the suite and the benchmark, the overseer (driver_run.c), which never loads the plugin, forks two ranks: two
- * processes, or one process with two threads. Both ranks run the same list of steps, one at a time, and each reports
- * the result to the overseer. The ranks exchange handles and barriers over a socketpair. A hanging call, a crash or an
- * exit(1) in the plugin is a failed step that names the call, and the next step runs in new processes.
+ * processes, or one process with two threads. Both ranks run the same steps in the same order, and each reports the
+ * result of each step to the overseer. The ranks exchange handles and meet at barriers over a socketpair. If the plugin
+ * hangs, crashes or calls exit(1), the step fails, the report names the call, and the next step runs in new processes.
  */
 #ifndef DRIVER_H
 #define DRIVER_H
@@ -19,40 +19,40 @@
 #include <sys/types.h>
 
 struct options {
-    const char *plugin;  /* a path, or NAME of libnccl-net-NAME.so */
+    const char *plugin;  /* a path, or the NAME in libnccl-net-NAME.so */
     const char *only;    /* glob pattern for names of steps to run */
     const char *without; /* glob pattern for names of steps to leave out */
     const char *modes;   /* "processes" or "threads"; NULL for both */
     const char *json;    /* bench: a file, or "-" for stdout */
-    uint64_t version;    /* version of the table; 0 for the newest of the plugin */
+    uint64_t version;    /* version of the table; 0 for the plugin's newest */
     uint64_t deadline;   /* seconds after which a wait for the plugin fails */
     uint64_t dev, depth_max, comms_max, churn, max_size, align, slow_ms, repeat;
     uint64_t size, comms, depth, threads, ranks, ms; /* bench, crowd */
     bool list, verbose, strict, bidir, latency;
-    bool no_sizes;     /* test never writes the size */
-    bool consumed;     /* irecvConsumed after each receive */
-    bool flush;        /* iflush after receives */
-    bool no_hint;      /* irecv's *request never has the hint "optional completion" */
-    bool no_alternate; /* connect and accept of one rank do not alternate */
-    bool profile;      /* there is a profiler; set only for the suite */
+    bool no_sizes;     /* the plugin's test never writes the size */
+    bool consumed;     /* calls irecvConsumed after each receive */
+    bool flush;        /* calls iflush after receives */
+    bool no_hint;      /* never passes irecv the hint "optional completion" in *request */
+    bool no_alternate; /* a rank does not alternate between connect and accept */
+    bool profile;      /* passes a profiler to init; set only for the suite */
     bool cuda;         /* the plugin must accept GPU memory */
-    bool ends;         /* also tests what hawser's plugin promises about ends, beyond NCCL's contract */
+    bool ends;         /* also tests hawser's guarantees about failed peers, which NCCL does not require */
     bool no_stray, no_death, no_abort, no_fork;
 };
 extern struct options opt;
 
-/* Shared by the overseer and its ranks. Pointers to literals are valid in all of them, because all are forked from one
- * program. */
+/* Shared by the overseer and its ranks. Pointers to literals are valid in every rank, because ranks are forked without
+ * exec. */
 struct shared {
-    atomic_int gone; /* number plus 1 of the step in which a rank failed or died, so that the other one need not wait */
+    atomic_int gone; /* 1 + number of the step in which a rank failed or died; tells the other rank to stop waiting */
     struct {
         _Atomic(const char *) call;  /* name of the last call */
-        atomic_uint_least64_t since; /* time of its beginning; 0 after its return */
+        atomic_uint_least64_t since; /* start time of the call; 0 after it returns */
     } at[2];
-    char warn[2][512];          /* the plugin's last warning in each process; read without a lock, only for messages */
-    atomic_int children_go;     /* children of dead_parent may end */
-    atomic_uint_least64_t died; /* hw_now() just before the rank was killed */
-    atomic_uint_least64_t limit[64]; /* bench: for each comm, total messages of the sender; 0: not known yet */
+    char warn[2][512]; /* the plugin's last warning in each process; read without a lock, but used only in messages */
+    atomic_int children_go;          /* tells the children of step dead_parent to exit */
+    atomic_uint_least64_t died;      /* hw_now() just before the rank was killed */
+    atomic_uint_least64_t limit[64]; /* bench: the sender's total messages for each comm; 0 if not yet known */
 };
 
 struct rank {
@@ -62,21 +62,21 @@ struct rank {
     struct shared *sh;
     bool threads; /* both ranks are threads of this process */
     bool loaded;
-    int tasks, fds, inherited; /* counts of the process before the plugin was loaded */
-    bool cuda;          /* the process has loaded a CUDA driver since, whose threads and file descriptors remain */
+    int tasks, fds, inherited; /* the process's counts before it loaded the plugin */
+    bool cuda;          /* the process has since loaded a CUDA driver, whose threads and file descriptors remain */
     int step;           /* number of the step */
     const char *name;   /* name of the step */
-    void *ctx;          /* context of the table's init, from v11 on */
+    void *ctx;          /* context that the table's init returned, from v11 on */
     struct comm *comms; /* all open comms of this step */
-    unsigned made;      /* number of comms so far; both ranks make them in the same order */
+    unsigned made;      /* number of comms made so far; both ranks make comms in the same order */
 };
 
-/* A step returns 0, -errno with a text in hw_error(), or SKIP(). */
+/* A step returns 0 on success, -errno with a text in hw_error(), or SKIP(). */
 #define STEP_SKIPPED 1
 #define SKIP(...)    (hw_fail(0, __VA_ARGS__), STEP_SKIPPED)
 
 enum {
-    STEP_PROCESSES = 1, /* useless between threads of one process */
+    STEP_PROCESSES = 1, /* not run with two threads of one process */
     STEP_DIES = 2,      /* rank 1 is killed */
     STEP_ALONE = 4,     /* the step loads the plugin itself */
     STEP_BENCH = 8,     /* not part of the suite */
@@ -91,9 +91,9 @@ struct step {
 /* driver_run.c */
 int run_suite(const struct step *steps, size_t n);
 int run_bench(const struct step *step);
-extern FILE *rank_out; /* in a rank: output for results; stdout goes to stderr there, because plugins may print */
+extern FILE *rank_out; /* a rank's results; its stdout is stderr, because plugins may print */
 
-/* driver_load.c: the plugin, loaded once for each process. The functions have the same parameters for every version of
+/* driver_load.c: the plugin, which each process loads once. The functions have the same parameters for every version of
  * the table. net_fail() turns an ncclResult_t into an error. */
 struct props {
     const char *name, *pci_path;
@@ -107,15 +107,14 @@ struct props {
 
 int net_load(struct rank *r);   /* dlopen, the table, init, setNetAttr */
 int net_unload(struct rank *r); /* finalize, dlclose after the last rank of the process */
-/* From v11 on: begin or end another communicator of this process; the library stays loaded. */
+/* From v11 on, these begin or end another communicator of this process. The library stays loaded. */
 int net_init_again(struct rank *r, void **ctx);
 int net_finalize(struct rank *r, void *ctx);
 int net_version(void);
 const char *net_name(void);
-const char *net_versions(char *buf, size_t cap); /* the plugin's tables from v6 on, such as "v8 v9" */
-int net_required(char *missing, size_t cap,
-                 int ptr_support);               /* lists entries that are NULL although they are required */
-int net_fail(ncclResult_t rc, const char *call); /* -EREMOTEIO, or 0 for ncclSuccess */
+const char *net_versions(char *buf, size_t cap);              /* the plugin's tables from v6 on, such as "v8 v9" */
+int net_required(char *missing, size_t cap, int ptr_support); /* lists required entries that are NULL */
+int net_fail(ncclResult_t rc, const char *call);              /* -EREMOTEIO, or 0 for ncclSuccess */
 
 ncclResult_t net_devices(struct rank *r, int *n);
 ncclResult_t net_props(struct rank *r, int dev, struct props *p);
@@ -134,33 +133,33 @@ ncclResult_t net_close_send(struct rank *r, void *sc);
 ncclResult_t net_close_recv(struct rank *r, void *rc);
 ncclResult_t net_close_listen(struct rank *r, void *lc);
 
-/* driver_profiler.c: the phandle of isend and irecv, and the plugin's events for it. */
+/* driver_profiler.c: the phandle that isend and irecv get, and the plugin's events for it. */
 struct phandle {
     uint64_t magic;
     bool sends;
-    size_t size, room; /* of the message; of the receive's buffer */
+    size_t size, room; /* sizes of the message and of the receive's buffer */
     atomic_uint told;  /* number of events begun */
 };
 ncclResult_t profiler(void **handle, int type, void *phandle, int64_t id, void *ext);
 void prof_begin(struct phandle *p, bool sends, size_t size, size_t room); /* before isend or irecv */
-/* Checks at the end of a message that its events have ended, and that hawser's plugin began one. Fails with -EPROTO if
- * not. */
+/* Checks at the end of a message that the message's events have ended, and that hawser's plugin began an event. Returns
+ * -EPROTO otherwise. */
 int prof_end(struct phandle *p, const char *when);
 int step_profiler(struct rank *r);
 
-/* driver_comm.c: waiting, agreeing, connections. */
+/* driver_comm.c: waits, exchanges between the ranks, and connections. */
 struct wait {
     uint64_t end;
     unsigned idle;
     const char *what;
 };
 struct wait wait_for(const char *what);
-/* Waits in a poll loop after a turn in which nothing happened. Returns 0, -ETIMEDOUT, or -ECANCELED if the other rank
- * has failed. */
+/* Pauses a poll loop after an iteration in which nothing happened. Returns 0, -ETIMEDOUT, or -ECANCELED if the other
+ * rank has failed. */
 int wait_turn(struct rank *r, struct wait *w);
 void nap_ms(unsigned ms);
 
-/* Sends len bytes to the other rank, and receives as many. */
+/* Sends len bytes to the other rank, and receives the same number of bytes. */
 int swap(struct rank *r, const void *mine, void *theirs, size_t len);
 int barrier(struct rank *r);
 
@@ -170,7 +169,7 @@ struct comm {
     uint64_t id; /* the same number on both ranks */
     bool sends;
     int dev;                                                    /* --dev, unless set before listen or connect */
-    _Alignas(16) uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16]; /* the handle; plugins use it as a struct */
+    _Alignas(16) uint8_t guarded[NCCL_NET_HANDLE_MAXSIZE + 16]; /* the handle, aligned because plugins cast it */
     void *lc, *c;
     ncclNetDeviceHandle_t dev_space, *dh;
     uint64_t received; /* number of irecvs so far */
@@ -181,8 +180,8 @@ struct comm {
 struct comm *comm_new(struct rank *r, int sender);
 int comm_listen(struct comm *c); /* on the receiving rank */
 int comm_handle(struct comm *c); /* transfers the handle */
-int comm_try(struct comm *c);    /* one call of connect or accept; -EAGAIN: call again */
-int comm_link(struct comm *c);   /* calls comm_try() until it is done */
+int comm_try(struct comm *c);    /* calls connect or accept once; -EAGAIN if unfinished */
+int comm_link(struct comm *c);   /* calls comm_try() until the comm is connected */
 int comm_close_listen(struct comm *c);
 int comm_open(struct rank *r, int sender, struct comm **out); /* comm_new() to comm_link() */
 int comm_close(struct comm *c);
@@ -194,7 +193,7 @@ struct flow_spec {
     const char *what;
     unsigned n, depth; /* number of messages; maximum in flight */
     const size_t *sizes;
-    size_t n_sizes; /* used cyclically; 0: random sizes in [min, max] */
+    size_t n_sizes; /* the sizes are used cyclically; 0 for random sizes in [min, max] */
     size_t min, max;
     size_t slack;       /* maximum bytes by which a receive is larger than its message */
     bool hint;          /* every other irecv has the hint "optional completion" in *request */
@@ -218,29 +217,29 @@ struct flow {
 };
 
 int flow_open(struct flow *f, struct comm *c, const struct flow_spec *s);
-int flow_post(struct flow *f);  /* posts one more message; 1, or 0 if none can be posted */
-int flow_test(struct flow *f);  /* tests the oldest request; 1 if it is done */
+int flow_post(struct flow *f);  /* posts one more message; returns 1, or 0 if impossible */
+int flow_test(struct flow *f);  /* tests the oldest request; returns 1 if it is done */
 int flow_step(struct flow *f);  /* posts and tests; returns the number of events */
 int flow_close(struct flow *f); /* deregisters and frees */
-/* Acts like NCCL after an abort: deregisters and closes the comm, whatever is in flight. The plugin must not access the
- * memory after the close, because it is unmapped. */
+/* Acts like NCCL after an abort: deregisters the memory and closes the comm, even with messages in flight. Unmaps the
+ * memory after the close, so the plugin must not access it. */
 int flow_abandon(struct flow *f);
-/* Runs all flows to their end in this thread. */
+/* Runs all flows to completion in this thread. */
 int flow_run(struct rank *r, struct flow *f, size_t n);
 /* Opens, runs and closes a flow over c. */
 int flow_all(struct comm *c, const struct flow_spec *s);
 /* Makes a new comm in each direction, and transfers messages over both. */
 int exchange(struct rank *r, const struct flow_spec *s);
-/* Like flow_run(), but expects an error of the plugin. Returns 0 if there was one in time. */
+/* Like flow_run(), but expects an error from the plugin. Returns 0 if the plugin reports an error in time. */
 int flow_until_error(struct flow *f);
 /* Runs all flows until each has transferred at least `want` messages. */
 int flow_some(struct flow *f, size_t n, unsigned want);
-/* Handles the end of a receive: fetches the fragments of an unpacking plugin, and consumes (--consumed). */
+/* Finishes a receive: copies the fragments of an unpacking plugin, and calls irecvConsumed with --consumed. */
 int comm_arrived(struct comm *c, void *req, uint8_t *p, size_t room);
-size_t depth_of(size_t want); /* limited to the maximum of NCCL and --depth-max */
+size_t depth_of(size_t want); /* limits want to NCCL's maximum and to --depth-max */
 
-int entries(const char *dir); /* number of entries of a folder */
-int inherited(void);          /* number of file descriptors that a program started here would inherit */
+int entries(const char *dir); /* number of entries in a folder */
+int inherited(void);          /* number of file descriptors without close-on-exec */
 
 /* Steps, in driver_steps*.c */
 extern const struct step steps[];
@@ -277,7 +276,7 @@ int step_dead_many(struct rank *r);
 extern const struct step bench_step;
 
 #define CROWD_MAX 1024 /* ranks */
-/* driver_crowd.c: prints a line of JSON and returns 0, or returns 1 after an error. */
+/* driver_crowd.c: prints a line of JSON and returns 0. Returns 1 after an error. */
 int run_crowd(void);
 
 /* driver_facts.c: prints JSON. Returns 0 or 1. */

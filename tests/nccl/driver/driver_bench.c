@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures a plugin between two processes: the receivers' goodput, or half the round trip of 8 bytes. For the goodput,
- * the timed messages have arbitrary contents; 16 further messages of each connection are then checked byte by byte. */
+/* Measures a plugin between two processes: the receivers' goodput, or half the round-trip time of 8 bytes. For the
+ * goodput, the timed messages have arbitrary contents. Each connection then transfers 16 further messages, which are
+ * checked byte by byte. */
 #include "driver.h"
 
 #include "base/size.h"
@@ -20,8 +21,8 @@ struct lane {
     size_t len;
     void *mh, *req[FLOW_DEPTH];
     unsigned depth;
-    uint64_t posted, done, limit; /* limit is 0 while it is not known */
-    uint64_t warm, t0, t1;        /* timed after the end of message `warm` */
+    uint64_t posted, done, limit; /* limit is 0 until it is known */
+    uint64_t warm, t0, t1;        /* timing starts when message `warm` is done */
     atomic_uint_least64_t *shared_limit;
 };
 
@@ -85,8 +86,8 @@ static int lane_test(struct rank *r, struct lane *l)
     return 1;
 }
 
-/* Sets the number of messages when the time is up. The sender chooses its posted messages plus the depth, because the
- * receiver cannot be further ahead than that, and must not post receives for messages that are never sent. */
+/* Sets the number of messages when the time is up. The sender adds the depth to the number of messages that it has
+ * posted, because the receiver may have posted receives for that many, and every receive needs a message. */
 static void lane_limit(struct lane *l, uint64_t stop_at)
 {
     if (l->limit)
@@ -351,7 +352,7 @@ static int ping(struct rank *r, struct end *out, struct end *in, struct hw_hist 
             if (t >= stop_at && i > 100)
                 i = STOP;
             *out->word = i;
-            rc = small(in->c, in->word, in->mh, &in->req); /* usually before the message arrives */
+            rc = small(in->c, in->word, in->mh, &in->req); /* posts the receive, usually before the message arrives */
             if (rc >= 0 && !(rc = finish(r, out)))
                 rc = finish(r, in);
             if (!rc && *in->word != i)

@@ -61,7 +61,7 @@ int swap(struct rank *r, const void *mine, void *theirs, size_t len)
 {
     struct swap_msg out = {.step = r->step, .len = (unsigned)len}, in;
     uint64_t limit = 3 * opt.deadline,
-             end = hw_now() + limit * 1000 * HW_MS; /* the other rank may have to wait itself */
+             end = hw_now() + limit * 1000 * HW_MS; /* the other rank may itself have to wait */
 
     if (len > SWAP_MAX)
         return hw_fail(-EMSGSIZE, "the driver swaps %zu bytes", len);
@@ -140,7 +140,7 @@ int comm_handle(struct comm *c)
 int comm_try(struct comm *c)
 {
     int rc;
-    c->dh = &c->dev_space; /* TCPX writes to it */
+    c->dh = &c->dev_space; /* TCPX writes to *dh */
     if (c->sends)
         rc = net_fail(net_connect(c->r, c->dev, c->guarded, &c->c, &c->dh), "connect");
     else
@@ -175,7 +175,7 @@ int comm_open(struct rank *r, int sender, struct comm **out)
         rc = comm_handle(c);
     if (!rc)
         rc = comm_link(c);
-    if (!rc && c->id % 2 == 0) /* NCCL closes it at once; other comms keep it to the end */
+    if (!rc && c->id % 2 == 0) /* like NCCL; other comms keep the listener until they close */
         rc = comm_close_listen(c);
     return rc;
 }

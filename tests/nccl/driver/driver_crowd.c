@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many ranks, each of which is a process that connects to all others, like NCCL before its first alltoall, and then
- * exchanges messages with all of them. Prints the times and the resources of each process. Does not use GPUs.
+ * Runs many ranks. Each rank is a process that connects to all other ranks, like NCCL before its first alltoall, and
+ * then exchanges messages with all of them. Prints the times and the resources of each process. Does not use GPUs.
  */
 #include "driver.h"
 
@@ -22,7 +22,7 @@
 /* Results of one rank. */
 struct crowd_rank {
     double connect_ms, first_ms, later_ms, cpu_s;
-    int descriptors, threads; /* threads: number while connecting */
+    int descriptors, threads; /* threads: counted while connecting */
     int open_threads;         /* threads besides the main thread that do not block SIGTERM */
     long resident_kib;
     char why[1100]; /* reason for a failure, or "" */
@@ -36,7 +36,7 @@ struct crowd {
     uint8_t (*handles)[NCCL_NET_HANDLE_MAXSIZE]; /* [receiver][sender][comm] */
 };
 
-/* One end of a connection of a rank with another rank. */
+/* One end of a connection between two ranks. */
 struct crowd_end {
     void *listen, *comm, *mh, *req;
     uint8_t *handle, *buf;
@@ -48,13 +48,13 @@ struct crowd_end {
 struct crowd_self {
     struct rank r;
     struct crowd *all;
-    unsigned id, n; /* n ends */
+    unsigned id, n; /* n: number of ends */
     struct crowd_end *end;
     uint8_t *memory;
 };
 
 static unsigned ranks, comms;
-static int devices; /* number of the plugin's devices, which are used cyclically */
+static int devices; /* number of the plugin's devices, which the connections use cyclically */
 
 static uint8_t *handle_of(struct crowd *all, unsigned receiver, unsigned sender, unsigned k)
 {
@@ -97,7 +97,7 @@ static long read_status(const char *file, const char *field, int base)
     return n;
 }
 
-/* Counts this process's threads, and those that may take the program's signals. */
+/* Counts this process's threads, and the threads that may receive the program's signals. */
 static void look_at_threads(struct crowd_rank *out)
 {
     char path[64];
@@ -269,7 +269,8 @@ static int run_steps(struct crowd_self *s, struct crowd_rank *out)
     return close_all(s);
 }
 
-/* Runs a rank in its process. If it fails, run_crowd() ends all, because the others may wait for it in a barrier. */
+/* Runs a rank in its process. If a rank fails, run_crowd() kills all ranks, because the others may be waiting for the
+ * failed rank at a barrier. */
 static void run_crowd_rank(struct crowd *all, unsigned id)
 {
     struct crowd_rank *out = &all->rank[id];
@@ -371,7 +372,7 @@ int run_crowd(void)
         if (all->rank[i].why[0])
             fprintf(stderr, "driver: rank %u: %s\n", i, all->rank[i].why);
     if (atomic_load(&all->failed))
-        return 1; /* the others end with this process */
+        return 1; /* the other ranks are killed when this process exits */
     print_crowd(all);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints as JSON the values of a rank that NCCL does not compare with those of the other ranks: device properties,
- * NCCL's parameters in the environment after the plugin was loaded, and the tuner's answers. */
+/* Prints as JSON the values that NCCL takes from a rank without comparing them with the other ranks' values: device
+ * properties, NCCL's parameters in the environment after the plugin is loaded, and the tuner's results. */
 #include "driver.h"
 
 #include <dlfcn.h>

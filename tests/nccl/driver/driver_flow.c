@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers messages over connections. Each message has its own pattern, which is checked byte by byte on arrival,
- * including the bytes around it. Only the oldest request of a connection is tested. */
+ * including the bytes around the message. Only the oldest request of a connection is tested. */
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -20,7 +20,7 @@ size_t depth_of(size_t want)
     return HW_MIN(want, most);
 }
 
-/* splitmix64's finaliser: generates numbers that are the same on both ranks. */
+/* Returns a pseudorandom number, the same on both ranks (splitmix64's finaliser). */
 static uint64_t chance(uint64_t a, uint64_t b)
 {
     uint64_t z = (a + 1) * 0x9e3779b97f4a7c15ull + b;
@@ -63,13 +63,13 @@ int flow_open(struct flow *f, struct comm *c, const struct flow_spec *s)
         f->raw = NULL;
         return hw_fail(-ENOMEM, "%zu bytes for a flow", f->raw_len);
     }
-    f->base = f->raw; /* page-aligned, which suffices for all requirements */
+    f->base = f->raw; /* page-aligned, which meets every alignment requirement */
     if (s->register_each)
         return 0;
     return net_fail(net_reg(c->r, c->c, f->base, f->raw_len, &f->mh), "regMr");
 }
 
-/* Returns the place of message i. Its alignment varies from message to message, unless the plugin needs aligned
+/* Returns the address of message i. The alignment varies from message to message, unless the plugin needs aligned
  * addresses. */
 static uint8_t *place(const struct flow *f, unsigned i)
 {
@@ -142,8 +142,8 @@ int flow_post(struct flow *f)
     return 1;
 }
 
-/* Does what a kernel of NCCL does for UNPACK devices: copies the fragments from the plugin's bounce memory, on the CPU
- * (abi.h). */
+/* Copies the fragments from the plugin's bounce memory with the CPU, as an NCCL kernel does on the GPU for UNPACK
+ * devices (abi.h). */
 static int unpack(struct comm *c, uint8_t *p, size_t room)
 {
     const struct unpackNetDeviceHandle *d;
@@ -199,7 +199,7 @@ static int arrived(struct flow *f, unsigned i, int size)
     if ((rc = comm_arrived(f->c, s->req, s->p, s->room)))
         return rc;
     bad = hw_pattern_check(s->p, s->size, seed_of(f, i), 0, &first);
-    if (bad && s->hinted) { /* the request may be done before the data has arrived, as the hint permits */
+    if (bad && s->hinted) { /* the hint lets the request complete before the data arrives */
         struct wait w = wait_for("data of a receive with optional completion");
         while ((bad = hw_pattern_check(s->p, s->size, seed_of(f, i), 0, &first)))
             if (wait_turn(f->c->r, &w))
@@ -321,7 +321,7 @@ int flow_all(struct comm *c, const struct flow_spec *s)
     int rc = flow_open(&f, c, s);
     if (!rc)
         rc = flow_run(c->r, &f, 1);
-    return rc ? rc : flow_close(&f); /* after a failure, memory in use must outlive its connection */
+    return rc ? rc : flow_close(&f); /* after a failure, the connection may still use the memory */
 }
 
 int exchange(struct rank *r, const struct flow_spec *s)

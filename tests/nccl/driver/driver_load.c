@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's table of any version, with functions that have the same parameters for all. */
+/* Wraps the plugin's table of any version in functions that have the same parameters for all versions. */
 #include "driver.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ static struct lib {
     ncclResult_t (*close_listen)(void *);
     ncclResult_t (*consumed)(void *, int, void *);
     const void *reg_dmabuf;
-    struct shared *sh; /* for the logger, which has no argument for it */
+    struct shared *sh; /* for the logger, which has no argument to pass a context */
     int who;
 } lib = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -129,7 +129,7 @@ static void take_table(void)
         COMMON(lib.t.v12);
         break;
     }
-    /* The same type and offset from v7 on, as abi.h asserts. */
+    /* irecvConsumed has the same type and offset from v7 on, as abi.h asserts. */
     lib.consumed = lib.version >= 7 ? lib.t.v7->irecvConsumed : NULL;
     lib.reg_dmabuf = (const void *)lib.t.v6->regMrDmaBuf;
 }
@@ -176,7 +176,7 @@ const char *net_versions(char *buf, size_t cap)
 
 int net_required(char *missing, size_t cap, int ptr_support)
 {
-    const ncclNet_v6_t *t = lib.t.v6; /* all tables begin with these entries, with other arguments */
+    const ncclNet_v6_t *t = lib.t.v6; /* all tables begin with these entries, but with different arguments */
     const struct {
         const char *name;
         bool there;
@@ -225,7 +225,7 @@ static ncclResult_t leave(struct rank *r, ncclResult_t rc)
 
 static ncclResult_t init(struct rank *r)
 {
-    static ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* undefined, NCCL's default */
+    static ncclNetCommConfig_v11_t config = {.trafficClass = -1}; /* -1: undefined, NCCL's default */
     if (lib.version >= 11)
         return CALL(r, "init", lib.t.v11->init(&r->ctx, 0x68777472 + (unsigned)r->id, &config, logger, profiler));
     if (lib.users) /* only once per process */
@@ -247,7 +247,7 @@ int net_finalize(struct rank *r, void *ctx)
     return net_fail(CALL(r, "finalize", lib.t.v11->finalize(ctx)), "finalize");
 }
 
-/* Sets the attributes like NCCL before connecting. */
+/* Sets the attributes before connecting, like NCCL. */
 static ncclResult_t set_attributes(struct rank *r)
 {
     ncclNetAttr_v11_t a = {.sendCommAttr = {1, 1, 2, 1}, .recvCommAttr = {1, 1, 2, 1}, .op = 1, .algo = 2, .proto = 4};
@@ -357,7 +357,7 @@ ncclResult_t net_props(struct rank *r, int dev, struct props *p)
         char bytes[256];
     } u;
 
-    memset(u.bytes, 0xa5, sizeof(u.bytes)); /* NCCL does not clear it either */
+    memset(u.bytes, 0xa5, sizeof(u.bytes)); /* NCCL does not clear the struct either */
     switch (lib.version) {
     case 6:
         rc = CALL(r, "getProperties", lib.t.v6->getProperties(dev, &u.v6));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's profiler from the view of a net plugin: checks the plugin's events for a message's phandle from isend or
- * irecv. Each event begins with a valid phandle and ends once, not later than its message. As in NCCL, the profiler may
- * not want an event: then *handle is unchanged, and later calls for the event are ignored.
+ * Simulates NCCL's profiler, and checks the events that the plugin reports for a message's phandle. Each event must
+ * begin with a valid phandle and end once, before the message is done. As in NCCL, the profiler may ignore an event:
+ * the profiler leaves *handle unchanged, and ignores later calls for the event.
  *
- * Pointers to events that the plugin passes are compared with known addresses, and not dereferenced. The same holds for
- * phandles, except the one with which an event begins, which NCCL trusts too.
+ * Event pointers from the plugin are compared with known addresses, but not dereferenced. The same holds for phandles,
+ * except the phandle with which an event begins, which NCCL also trusts.
  */
 #include "driver.h"
 
@@ -15,11 +15,11 @@
 #include <string.h>
 
 #define MAGIC    0x70726f66696c6572ull
-#define UNWANTED 5 /* every fifth event is unwanted */
+#define UNWANTED 5 /* every fifth event is ignored */
 
 struct event {
     struct event *next;
-    struct phandle *of; /* only compared, because it may no longer exist */
+    struct phandle *of; /* only compared, because the phandle may no longer exist */
     int64_t id;
     bool sends;
     size_t size;
@@ -89,7 +89,7 @@ static void change(void *handle, int type, const void *ext)
 {
     struct event **at = find(handle), *e;
     if (!handle)
-        return; /* an unwanted event */
+        return; /* an ignored event */
     if (!at) {
         wrong("an event ends, or changes, that is not there (any more)");
         return;
@@ -147,7 +147,7 @@ int prof_end(struct phandle *p, const char *when)
     return 0;
 }
 
-/* A thread, and the flow that it runs. */
+/* A thread and the flow that the thread runs. */
 struct watched {
     struct rank *r;
     struct flow f;
@@ -195,7 +195,7 @@ static int on_threads(struct rank *r)
     return rc;
 }
 
-/* Closes in the middle; flow_abandon() checks that this ended the events. */
+/* Closes with messages in flight. flow_abandon() checks that the close ends the events. */
 static int given_up(struct rank *r)
 {
     struct flow_spec s = {.what = "watched messages given up", .n = 1000, .depth = 8, .min = 1 << 20, .max = 1 << 20};

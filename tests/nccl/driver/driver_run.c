@@ -20,7 +20,7 @@
 #define QUIT (-1)
 
 struct order {
-    int run; /* number of steps run, this one included */
+    int run; /* number of steps run, including this step */
     int index;
 };
 
@@ -34,7 +34,7 @@ static struct overseer {
     const struct step *steps;
     bool threads;
     int runs;
-    int swap[2]; /* the ranks' sockets, which are kept for a replacement of a rank */
+    int swap[2]; /* the ranks' sockets to each other, kept for replacement ranks */
     int ctl[2];
     pid_t pid[2]; /* pid[1] is 0 with threads */
 } os;
@@ -111,7 +111,7 @@ static void rank_process(int first, int n, const int *ctl)
     rank_main(&ranks[first]);
     if (n == 2)
         pthread_join(t, NULL);
-    exit(0); /* with all destructors, including the plugin's and the leak checker's */
+    exit(0); /* runs all destructors, including the plugin's and the leak checker's */
 }
 
 /* ---- the overseer --------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static int spawn(int first, int n)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(5);
-        for (int i = 0; i < 2; i++) /* otherwise a rank would not notice the end of the overseer */
+        for (int i = 0; i < 2; i++) /* otherwise a rank would not notice when the overseer exits */
             hw_close(&os.ctl[i]);
         rank_process(first, n, theirs);
     }
@@ -165,8 +165,8 @@ static int ensure_ranks(void)
     return rc;
 }
 
-/* Waits for the end of a process until the given time, and then kills it. Returns a text about its end, or NULL for
- * exit(0). */
+/* Waits for a process to exit, and kills the process at time `until`. Returns a text that describes the exit status, or
+ * NULL for exit(0). */
 static const char *reap(int i, uint64_t until, char *buf, size_t cap)
 {
     int st = 0;
@@ -222,7 +222,7 @@ static void lost(struct outcome *out, int i, const char *how)
     atomic_store(&os.sh->gone, os.runs + 1);
 }
 
-/* Handles data or the end of a rank's socket. */
+/* Handles data or end-of-file on a rank's socket. */
 static void hear(const struct step *s, struct outcome *out, int i)
 {
     struct reply a;
@@ -328,7 +328,7 @@ static int run_one(int index, struct outcome *out)
     return 0;
 }
 
-/* Lets all ranks end by themselves, with the plugin loaded or not. */
+/* Asks all ranks to exit, and checks that they do, with or without the plugin loaded. */
 static void dismiss(void)
 {
     struct order o = {.index = QUIT};

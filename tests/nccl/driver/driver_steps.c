@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of normal operation: properties, connections, messages and memory; and the list of all steps. */
+/* Steps that test normal operation: properties, connections, messages and memory. Also lists all steps. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static int step_properties(struct rank *r)
 static const struct flow_spec short_talk = {
     .what = "a short talk", .n = 24, .depth = 4, .min = 1, .max = 20000, .slack = 64};
 
-/* One side calls alone for a while, and no call may block. The handle's bytes are in the same buffer in every call. */
+/* Only one side calls for 400 ms, and no call may block. Every call gets the handle in the same buffer. */
 static int in_order(struct rank *r, bool connect_first)
 {
     struct comm *c = comm_new(r, 0);
@@ -144,7 +144,7 @@ static int step_connect(struct rank *r)
     return 0;
 }
 
-/* Makes four connections, two in each direction, by one thread that calls connect and accept alternately, like NCCL's
+/* Makes four connections, two in each direction, in one thread that calls connect and accept alternately, like NCCL's
  * service thread. */
 static int step_connect_alternately(struct rank *r)
 {
@@ -253,7 +253,7 @@ static int posted_by(struct rank *r, bool sender, const struct flow_spec *s, uns
     if (rc || (rc = flow_open(&f, c, s)))
         return rc;
     if (c->sends == sender) {
-        for (unsigned i = 0; i < 50 && f.posted < f.s.depth; i++) { /* a sender may get "later" permanently */
+        for (unsigned i = 0; i < 50 && f.posted < f.s.depth; i++) { /* isend may refuse until the receiver posts */
             if ((n = flow_post(&f)) < 0)
                 return n;
             if (!n)
@@ -403,12 +403,13 @@ static void *talker_main(void *arg)
     if (k->rc) {
         snprintf(k->why, sizeof(k->why), "%s", hw_error());
         if (k->rc != -ECANCELED)
-            atomic_store(&k->r->sh->gone, k->r->step + 1); /* so that the other rank does not wait */
+            atomic_store(&k->r->sh->gone, k->r->step + 1); /* tells the other rank to stop waiting */
     }
     return NULL;
 }
 
-/* Makes n pairs of connections, one in each direction, each pair with its own thread in each rank. */
+/* Transfers messages over n pairs of connections. A pair has a connection in each direction, and each rank has a thread
+ * for each pair. */
 static int crowd(struct rank *r, size_t n, bool links, const struct flow_spec *s)
 {
     struct talker *k = calloc(n, sizeof(*k));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory: messages between GPUs, and between GPU and host, if the plugin accepts GPU memory and there is a CUDA
- * driver; and memory that the plugin must refuse. */
+/* Tests messages between GPUs, and between GPU and host, if the plugin accepts GPU memory and there is a CUDA driver.
+ * Also tests memory that the plugin must refuse. */
 #include "driver.h"
 
 #include "base/pattern.h"
@@ -13,18 +13,17 @@
 #define KIB   (1024u)
 #define MIB   (1024u * 1024)
 #define GAP   512u /* minimum gap before and after each message */
-#define EMPTY 0xee /* contents of the gaps, and of receives before their message */
+#define EMPTY 0xee /* initial contents of the gaps and of receive buffers */
 
 static const size_t sizes[] = {0, 1, 4 * KIB + 1, MIB, 8 * MIB};
 #define N HW_ARRAY_LEN(sizes)
 
-/* This rank's side of a connection: one piece of memory, registered as a whole, and the places of the messages in
- * it. */
+/* This rank's end of a connection: a buffer, registered as a whole, and the offsets of the messages in the buffer. */
 struct end {
     struct comm *c;
     const struct hw_space *space;
     void *mh;
-    uint8_t *p, *want; /* the memory, and its expected contents at the end */
+    uint8_t *p, *want; /* the buffer, and its expected final contents */
     size_t len, at[N], size[N];
     void *req[N];
     struct phandle ph[N];
@@ -69,7 +68,7 @@ static int end_close(struct end *e)
     return rc;
 }
 
-/* Posts message i. Returns 1, or 0 if there is no room. */
+/* Posts message i. Returns 1, or 0 if the plugin cannot accept another request yet. */
 static int post(struct end *e, size_t i)
 {
     struct comm *c = e->c;
@@ -83,7 +82,8 @@ static int post(struct end *e, size_t i)
     return rc ? rc : e->req[i] != NULL;
 }
 
-/* Flushes like NCCL after a receive into GPU memory: if *req is NULL, the flush is done. The size is not requested. */
+/* Flushes like NCCL after a receive into GPU memory. A NULL request means that the flush is done. Like NCCL, passes no
+ * size pointer to test. */
 static int flush(struct end *e, size_t i)
 {
     struct comm *c = e->c;
@@ -96,7 +96,7 @@ static int flush(struct end *e, size_t i)
     return rc;
 }
 
-/* Checks message i at once, as the GPU's kernel would see it. */
+/* Checks message i immediately, with the contents that a GPU kernel would see now. */
 static int check(struct end *e, size_t i)
 {
     uint8_t *got = malloc(e->size[i] + 1);
@@ -124,7 +124,7 @@ static int arrived(struct end *e, size_t i, int size)
     return check(e, i);
 }
 
-/* Checks all memory, including the gaps and the sent data. */
+/* Checks the whole buffer, including the gaps and the sent data. */
 static int check_all(struct end *e)
 {
     uint8_t *got = malloc(e->len);
@@ -140,7 +140,7 @@ static int check_all(struct end *e)
     return rc;
 }
 
-/* Transfers all messages in order, as many at once as there is room for. */
+/* Transfers all messages in order, with as many in flight as the plugin accepts. */
 static int move(struct end *e)
 {
     struct comm *c = e->c;
@@ -188,7 +188,7 @@ static int talk(struct rank *r, int sender, const struct hw_space *from, const s
     return rc;
 }
 
-/* Aborted on both sides with messages in flight: the memory is free after deregMr, and is not accessed. */
+/* Aborts on both sides with messages in flight. The memory is freed after deregMr, so the plugin must not access it. */
 static int abandon(struct rank *r, const struct hw_space *gpu)
 {
     struct comm *c;
@@ -216,8 +216,8 @@ static int refused(struct comm *c, void *p, size_t len, int type, const char *wh
     return 0;
 }
 
-/* Host memory, freed GPU memory and a dma-buf that was not offered are refused, and the connection continues to
- * work. */
+/* Checks that the plugin refuses host memory, freed GPU memory and an invalid dma-buf, and that the connection still
+ * works afterwards. */
 static int wrong(struct rank *r, const struct hw_space *gpu)
 {
     static const struct flow_spec after = {
@@ -285,7 +285,7 @@ int step_cuda(struct rank *r)
     }
     if (p.device_type == NCCL_NET_DEVICE_UNPACK)
         return SKIP("receives into GPU memory come scattered, for kernels of NCCL's");
-    if ((rc = hw_cuda_enter(gpu))) /* NCCL's threads have set their GPU */
+    if ((rc = hw_cuda_enter(gpu))) /* NCCL's threads call the plugin with their GPU current */
         return rc;
     rc = steps_of(r, gpu);
     hw_cuda_leave();

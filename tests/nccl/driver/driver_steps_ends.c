@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps about unclean ends: a killed rank whose children survive, a stopped rank, and memory that is deregistered
- * early. */
+/* Steps that test a killed rank whose children survive, a stopped rank, and memory that is deregistered early. */
 #include "driver.h"
 
 #include <signal.h>
@@ -14,10 +13,9 @@ static const struct flow_spec stream = {
 
 /* ---- a killed rank whose children live on ------------------------------------------------------ */
 
-#define CHILDREN    3
-#define CHILDREN_MS 20000 /* maximum lifetime of the children */
-#define SEEN_MS \
-    4000 /* time within which the other rank must notice; by default, a silent peer is dead only after 10 s */
+#define CHILDREN     3
+#define CHILDREN_MS  20000 /* maximum lifetime of the children */
+#define SEEN_MS      4000  /* limit for rank 0 to notice, below the default peer timeout of 10 s */
 #define STILL_MS     6000
 #define PEER_TIMEOUT "HAWSER_PEER_TIMEOUT_MS"
 
@@ -37,7 +35,7 @@ static int start_children(struct rank *r)
     return 0;
 }
 
-/* Rank 1 is killed while its children live. The other rank must notice in time. */
+/* Rank 1 is killed, and its children continue to run. Rank 0 must notice in time. */
 int step_dead_parent(struct rank *r)
 {
     struct comm *c;
@@ -67,7 +65,7 @@ int step_dead_parent(struct rank *r)
 
 /* ---- a stopped rank ---------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped for longer than a peer may be silent: the other rank gets an error before the stop ends. */
+/* Rank 1 is stopped for longer than the peer timeout. Rank 0 must get an error before rank 1 continues. */
 int step_stopped_deadline(struct rank *r)
 {
     const char *text = getenv(PEER_TIMEOUT);
@@ -104,7 +102,7 @@ int step_stopped_deadline(struct rank *r)
     return rc ? rc : barrier(r);
 }
 
-/* ---- memory that is taken back ----------------------------------------------------------------- */
+/* ---- memory that is deregistered early ---------------------------------------------------------- */
 
 #define BYTES ((size_t)65536)
 
@@ -148,7 +146,7 @@ static int await_box(struct comm *c, struct box *b)
     return rc == 0 && size != (int)BYTES ? hw_fail(-EPROTO, "%d bytes came, %zu were sent", size, BYTES) : rc;
 }
 
-/* Two receives wait, and the memory of the second one is deregistered. The first one gets its message. */
+/* Posts two receives, and deregisters the memory of the second. The first receive must still get its message. */
 static int deregister_second(struct comm *c, struct box box[2])
 {
     int rc = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps about aborts, deaths, forks, foreign connections, oversized messages, many short connections, and unloading. */
+/* Steps that test aborts, killed ranks, forks, foreign connections, oversized messages, many short connections, and
+ * unloading. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -42,8 +43,8 @@ int step_after(struct rank *r)
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* The sender closes as soon as its sends, of up to max bytes, are done, and may also unload the plugin. The slow
- * receiver gets all data. */
+/* The sender closes as soon as its sends of up to max bytes are done, and also unloads the plugin if `unload` is true.
+ * The slow receiver must still get all data. */
 static int leave_early(struct rank *r, size_t max, bool unload)
 {
     struct flow_spec s = {.what = "messages of a sender who has closed", .n = 16, .depth = 8, .min = 0, .max = max};
@@ -95,7 +96,7 @@ int step_abort_both(struct rank *r)
             if ((rc = comm_open(r, i, &c[i])) || (rc = flow_open(&f[i], c[i], &stream)))
                 return rc;
         rc = flow_some(f, 2, 3 * round);
-        /* The other rank may have closed by now, so an error of the plugin is no failure. */
+        /* The other rank may have closed by now, so an error from the plugin is not a failure. */
         if (rc && rc != -EREMOTEIO)
             return rc;
         for (int i = 0; i < 2; i++)
@@ -107,7 +108,7 @@ int step_abort_both(struct rank *r)
     return opt.no_abort ? 0 : exchange(r, &talk);
 }
 
-/* One side closes in the middle: the other side gets an error in time. */
+/* One side closes with messages in flight. The other side must get an error in time. */
 static int abort_one(struct rank *r, int closer, unsigned after)
 {
     struct comm *c;
@@ -139,7 +140,7 @@ int step_abort_sender(struct rank *r)
     return rc ? rc : abort_one(r, 0, 12);
 }
 
-/* A message that is larger than its receive. Only on request, because the ABI does not define this. */
+/* Sends a message that is larger than its receive. Runs only on request, because the ABI does not define this case. */
 int step_oversize(struct rank *r)
 {
     struct flow_spec s = {.what = "a message larger than its receive", .n = 1, .depth = 1, .min = 1000, .max = 1000};
@@ -156,7 +157,7 @@ int step_oversize(struct rank *r)
     if ((rc = flow_open(&f, c, &s)))
         return rc;
     if (!c->sends) {
-        rc = flow_until_error(&f); /* a write outside of the buffer would be another error */
+        rc = flow_until_error(&f); /* the loop below checks for writes outside the buffer */
         for (size_t i = 0; !rc && i < 64; i++)
             if (f.slot[0].p[f.slot[0].room + i] != 0xee)
                 rc = hw_fail(-EBADMSG, "bytes outside the receive were written");
@@ -236,7 +237,7 @@ int step_dead_receiver(struct rank *r)
     return dead(r, 0);
 }
 
-/* Nothing is transferred: rank 0 waits for a message on one connection, and has sends without receives on the other. */
+/* Rank 1 dies without traffic: rank 0 waits for a message on one connection, and for receives on the other. */
 int step_dead_idle(struct rank *r)
 {
     struct comm *c[2];
@@ -287,7 +288,7 @@ static int fork_one(int kind)
         if (kind == CHILD_EXECS)
             execl("/bin/true", "true", (char *)NULL);
         if (kind == CHILD_EXITS_WELL)
-            exit(0); /* runs the plugin's destructors, without its threads */
+            exit(0); /* runs the plugin's destructors in a process without its threads */
         _exit(kind == CHILD_EXECS);
     }
     while ((got = waitpid(pid, &st, WNOHANG)) == 0 && hw_now() < w.end)
@@ -346,12 +347,12 @@ int step_fork(struct rank *r)
 /* ---- strangers ------------------------------------------------------------------------------- */
 
 struct door {
-    struct sockaddr_in6 a; /* may be a sockaddr_in */
+    struct sockaddr_in6 a; /* holds a sockaddr_in for IPv4 */
     socklen_t len;
     unsigned long inode;
 };
 
-/* Parses one line of /proc/net/tcp{,6}: the kernel prints addresses as 32-bit words in its own byte order. */
+/* Parses one line of /proc/net/tcp{,6}. The kernel prints addresses as 32-bit words in host byte order. */
 static bool parse_door(const char *line, bool six, struct door *d)
 {
     unsigned w[4], port, state;
@@ -404,7 +405,7 @@ static bool is_mine(unsigned long inode)
     return found;
 }
 
-/* Lists the TCP addresses at which this process listens. */
+/* Lists the TCP addresses on which this process listens. */
 static size_t doors(struct door *list, size_t cap)
 {
     size_t n = 0;
@@ -454,7 +455,7 @@ static int knock(const struct door *d, int kind)
     return fd;
 }
 
-/* Foreign connections come before the peer's, and while its messages flow. */
+/* Foreign programs connect to the listener before the peer does, and again while the peer sends messages. */
 int step_stray(struct rank *r)
 {
     struct door d[DOORS];
@@ -503,20 +504,20 @@ int step_stray(struct rank *r)
 
 static int unloaded(struct rank *r)
 {
-    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late tests the other case */
+    int tasks = 0, fds = 0, version = net_version(), rc = barrier(r); /* unload_late unloads without a barrier */
 
     if (!rc && r->loaded)
         rc = net_unload(r);
     if (rc || (rc = barrier(r)) || (r->threads && r->id))
         return rc ? rc : barrier(r);
-    for (int i = 0; i < 200; i++) { /* a joined thread may still be in /proc for a moment */
+    for (int i = 0; i < 200; i++) { /* a joined thread may remain in /proc for a moment */
         tasks = entries("/proc/self/task");
         fds = entries("/proc/self/fd");
         if (tasks <= r->tasks && fds <= r->fds)
             break;
         nap_ms(10);
     }
-    if (r->cuda) { /* resources after the first time are the driver's, and must not increase */
+    if (r->cuda) { /* the CUDA driver's resources remain, but must not increase */
         r->cuda = false;
         r->tasks = HW_MAX(tasks, r->tasks);
         r->fds = HW_MAX(fds, r->fds);

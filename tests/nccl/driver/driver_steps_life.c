@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps about beginnings and ends: communicators again and again, a child's own communicator, a peer that is stopped, a
- * peer that dies while connecting, and a peer that dies with many connections. */
+/* Steps that test the start and end of communicators: repeated creation, a communicator in a child process, a stopped
+ * peer, a peer that dies while connecting, and a peer that dies with many connections. */
 #include "base/sanitizers.h"
 #include "driver.h"
 
@@ -25,14 +25,14 @@ static int turn_over(struct rank *r, bool overlap)
     if ((rc = net_finalize(r, old)))
         return rc;
     r->ctx = NULL;
-    if (!overlap && ((rc = barrier(r)) || (rc = net_init_again(r, &next)))) /* for a moment there is no communicator */
+    if (!overlap && ((rc = barrier(r)) || (rc = net_init_again(r, &next)))) /* no communicator exists for a moment */
         return rc;
     r->ctx = next;
     return 0;
 }
 
-/* Acts like a program that repeatedly creates and destroys communicators: an init and a finalize for each. One may be
- * destroyed before the next is created. */
+/* Acts like a program that repeatedly creates and destroys communicators, each with an init and a finalize. Some
+ * communicators are created before the previous one is destroyed. */
 int step_recreate(struct rank *r)
 {
     const uint64_t n = opt.churn / 10;
@@ -66,7 +66,7 @@ int step_recreate(struct rank *r)
 /* ---- a child that continues to use the plugin ---------------------------------------------------------------------
  */
 
-/* Runs in the child: a communicator with itself. */
+/* Uses a communicator whose only rank is the child that runs this function. */
 static int alone(struct rank *r)
 {
     struct flow_spec s = {.what = "a child's own messages", .n = 20, .depth = 4, .min = 1, .max = 200000};
@@ -82,7 +82,7 @@ static int alone(struct rank *r)
     r->comms = NULL; /* the parent's comms */
     in = comm_new(r, 1 - r->id);
     out = comm_new(r, r->id);
-    out->id = in->id; /* one connection, both ends of which are here */
+    out->id = in->id; /* both ends of the connection are in this process */
     if ((rc = comm_listen(in)))
         return rc;
     for (size_t i = 0; i < NCCL_NET_HANDLE_MAXSIZE; i++)
@@ -99,8 +99,8 @@ static int alone(struct rank *r)
     return net_finalize(r, ctx);
 }
 
-/* The child has none of the plugin's threads. It makes a connection of its own, and the parent's connections continue.
- * Only on request, because the ABI does not define this. */
+/* Forks a child, which has none of the plugin's threads. The child makes a new connection, and the parent's connections
+ * continue to work. Runs only on request, because the ABI does not define this case. */
 int step_fork_uses(struct rank *r)
 {
     struct flow_spec s = {.what = "messages around a fork", .n = 60, .depth = 8, .min = 0, .max = 300000};
@@ -163,7 +163,7 @@ static void stand_still(void)
     (void)waitpid(child, NULL, 0);
 }
 
-/* The peer is stopped, as under a debugger: a rank that aborts does not need to wait for it. */
+/* Rank 1 is stopped, as under a debugger. Rank 0 aborts, and must not wait for rank 1 if --strict is given. */
 int step_stopped_peer(struct rank *r)
 {
     struct comm *c[2];
@@ -180,7 +180,7 @@ int step_stopped_peer(struct rank *r)
     if (r->id == 1) {
         stand_still();
     } else {
-        for (uint64_t end = hw_now() + 300 * HW_MS; hw_now() < end && n >= 0; nap_ms(1)) /* until nothing happens */
+        for (uint64_t end = hw_now() + 300 * HW_MS; hw_now() < end && n >= 0; nap_ms(1)) /* until progress stops */
             for (int i = 0; i < 2 && n >= 0; i++)
                 n = flow_step(&f[i]);
         if (n < 0)
@@ -201,7 +201,7 @@ int step_stopped_peer(struct rank *r)
     return barrier(r);
 }
 
-/* Rank 1 dies while connecting: rank 0 may get no connection, an error of accept, or a connection that then fails. */
+/* Rank 1 dies while connecting. Rank 0 may get no connection, an error from accept, or a connection that then fails. */
 int step_dead_connector(struct rank *r)
 {
     struct comm *c = comm_new(r, 1);
@@ -231,7 +231,7 @@ int step_dead_connector(struct rank *r)
 
 #define MANY 8
 
-/* Each connection to a dead rank gets its error. */
+/* Rank 1 dies. Each of rank 0's connections must report an error. */
 int step_dead_many(struct rank *r)
 {
     const size_t n = HW_MIN((size_t)MANY, opt.comms_max);

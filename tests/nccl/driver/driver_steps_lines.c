@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what NCCL's LL and LL128 protocols require of a receive beyond the ABI: their kernels poll flags in the receive
- * buffer while it fills. LL writes words of 8 bytes whose upper half is the flag; LL128 writes lines of 128 bytes whose
- * last 8 bytes are the flag. When a flag is visible, its data must be in place.
+ * Tests what NCCL's LL and LL128 protocols require of a receive beyond the ABI. Their kernels poll flags in the receive
+ * buffer while it fills. LL writes 8-byte words whose upper half is the flag. LL128 writes 128-byte lines whose last 8
+ * bytes are the flag. When a flag is visible, the data of its word or line must be visible too.
  *
- * For words this holds without exception. For lines it cannot: the kernel fills a receive with rep movsb, whose stores
- * may be visible out of order on some machines (Intel SDM, "Fast-String Operation and Out-of-Order Stores"). With a
- * plain recv() and an observing thread, this happens in a few lines of a million. A plugin that splits lines breaks
- * hundreds of times as many.
+ * For words, the test allows no exception. For lines it must, because the kernel fills a receive with rep movsb, whose
+ * stores may become visible out of order on some machines (Intel SDM, "Fast-String Operation and Out-of-Order Stores").
+ * With a plain recv() and an observing thread, this happens to a few lines in a million. A plugin that splits lines
+ * breaks hundreds of times as many.
  */
 #include "base/sanitizers.h"
 #include "driver.h"
@@ -25,8 +25,8 @@
 
 struct lines {
     uint8_t *got, *want; /* BYTES bytes, aligned to a line */
-    size_t words, lines; /* number seen so far in this message */
-    unsigned broken;     /* lines whose end was visible before the rest */
+    size_t words, lines; /* number of each seen so far in this message */
+    unsigned broken;     /* number of lines whose end was visible before the rest */
 };
 
 static bool flag_seen(const struct lines *l, size_t at)
@@ -47,7 +47,7 @@ static int look(struct lines *l)
     return 0;
 }
 
-/* Transfers one message with registered memory, polled with test and, on the receiver, by reading the memory. */
+/* Transfers one message in registered memory. Polls with test, and also reads the memory on the receiving rank. */
 static int one(struct comm *c, struct lines *l, void *mh)
 {
     struct wait w = wait_for("a message that is watched");
@@ -101,7 +101,7 @@ int step_lines(struct rank *r)
         hw_pattern_fill(l.want, BYTES, i, 0);
         memcpy(l.got, l.want, BYTES);
         for (size_t k = 0; k < BYTES && !c->sends; k++)
-            l.got[k] = (uint8_t)~l.got[k]; /* so that no flag is there by chance */
+            l.got[k] = (uint8_t)~l.got[k]; /* ensures that no flag matches by chance */
         rc = one(c, &l, mh);
     }
     if (!rc && l.broken > (uint64_t)MESSAGES * BYTES / LINE / ONE_IN)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps about connections between various devices, and about connections that fail. */
+/* Steps that test connections between various devices, and connections that fail. */
 #include "driver.h"
 
 #include <signal.h>
@@ -10,7 +10,8 @@
 static const struct flow_spec talk = {
     .what = "a talk between devices", .n = 20, .depth = 4, .min = 0, .max = 50000, .slack = 10};
 
-/* Connects the first devices with themselves and with the next one, because a peer's NICs may have other numbers. */
+/* Connects each of the first devices to the same and to the next device, because the peer's NICs may be numbered
+ * differently. */
 int step_each_device(struct rank *r)
 {
     int n = 0, rc = net_fail(net_devices(r, &n), "devices");
@@ -34,7 +35,7 @@ int step_each_device(struct rank *r)
     return rc;
 }
 
-/* Without an accept, connect or the first messages fail, in time. */
+/* Checks that connect or the first messages fail in time if the peer does not accept. */
 static int in_vain(struct comm *c)
 {
     struct flow_spec s = {.what = "messages to nobody", .n = 100000, .depth = 4, .min = 100000, .max = 100000};
@@ -52,7 +53,7 @@ static int in_vain(struct comm *c)
     return flow_abandon(&f);
 }
 
-/* A listener is closed before or during a connection; the next connections work. */
+/* Closes a listener before or during a connection, and checks that the next connections work. */
 int step_listen_closed(struct rank *r)
 {
     for (int late = 0; late < 2; late++) {
@@ -93,6 +94,6 @@ int step_dead_listener(struct rank *r)
         return SKIP("--no-death");
     if (r->id == 1)
         return raise(SIGKILL);
-    nap_ms(100); /* the rank dies */
+    nap_ms(100); /* time for rank 1 to die */
     return in_vain(c);
 }

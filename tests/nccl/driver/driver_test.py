@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the driver itself (TAP): the corresponding step detects each fault of the faulty plugin, every version of the
-table is used, and invalid command lines are refused.
+"""Tests the driver itself (TAP): the right step must detect each fault of the faulty plugin, the driver must work with
+every version of the table, and must refuse invalid command lines.
 Usage: driver_test.py DRIVER PLAIN.SO FAULTY.SO RUDE.SO SANITIZERS"""
 import json
 import os
@@ -15,7 +15,7 @@ from tap import done, ok, skip  # noqa: E402
 
 driver, plain, faulty, rude, sanitizers = sys.argv[1:]
 
-# FAULTY, the step that detects the fault, its text.
+# Value of FAULTY, the step that detects the fault, and part of the step's report.
 FAULTS = [
     ("init", "load", "init returned ncclInternalError"),
     ("table", "devices", "NULL in the table: deregMr"),
@@ -50,7 +50,7 @@ FAULTS = [
     ("profiler-twice", "profiler", "that is not there (any more)"),
     ("profiler-parent", "profiler", "begins with a phandle that is none"),
 ]
-# The sanitizers report these in other ways, or their exit handlers fail.
+# Sanitizers report these faults differently, or their exit handlers fail.
 PLAIN_BUILD_ONLY = [
     ("crash", "connect", "was killed by Segmentation fault (in the plugin's isend)"),
     ("fork", "fork", "a child that calls exit() does not end"),
@@ -82,7 +82,8 @@ for fault, step, words in FAULTS + PLAIN_BUILD_ONLY:
        any(x.startswith("# rank") and words in x for x in lines), f"{step}: {fault} is noticed, and said",
        bad.returncode, bad.stdout, bad.stderr)
 
-# Unusual but within the ABI: the driver must not report anything, and the plugin's output must not be in the TAP.
+# A plugin that is unusual but conforms to the ABI: the driver must not report any fault, and the plugin's output must
+# not appear in the TAP.
 r = run("all", rude, "--only", "[cdls]*", "--slow", "100ms", "--churn", "60", "--no-death",
         RUDE="isend-null,irecv-null,regmr-null,init-slow,flood=1,log-flood=2000,log-wild,spin=1")
 ok(r.returncode == 0 and r.stdout.count("\nok ") > 20 and all(

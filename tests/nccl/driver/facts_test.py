@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the values that NCCL takes from each rank, and which must be equal on all ranks, are equal (TAP), whatever
-NICs, CPUs and file descriptors a rank has."""
+"""Tests values that NCCL takes from each rank and that must be equal on all ranks (TAP). These values must not depend
+on a rank's NICs, CPUs and file descriptors."""
 import json
 import os
 import pathlib
@@ -41,7 +41,7 @@ for name, how in RANKS.items():
     other, err = facts(**how)
     ok(other == first, f"a rank with {name}: the same", other, err)
 
-# In separate network namespaces with 1, 3 and 8 NICs.
+# Runs ranks in separate network namespaces with 1, 3 and 8 NICs.
 script = """mount -t sysfs sysfs /sys && ip link set lo up
 for i in $(seq $1); do
     ip link add n$i type veth peer name p$i && ip addr add 198.18.$i.1/24 dev n$i && ip link set n$i up && ip link set p$i up
@@ -62,7 +62,7 @@ for n in (1, 3, 8):
     ok(len(speeds) == 5 and all(v == n * 10000 // 5 for v in speeds),  # the kernel reports 10 Gb/s for a veth
        "to NCCL with table v12 they have what the NICs have", speeds, err)
 
-# Only the loopback has an IPv4 address, and it must not be chosen for that.
+# Only the loopback interface has an IPv4 address. The plugin must not choose the loopback for that reason.
 if can:
     script = """ip link set lo up && ip link add n1 type veth peer name p1 && ip addr add fd00::1/64 dev n1 nodad
 ip link set n1 up && ip link set p1 up && exec "$0" bench --verbose --seconds 1 "$1" """

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's own header instead of hawser's: nccl/tables.c must compile with either, otherwise one of its functions has a
- * wrong type. */
+/* Replaces hawser's header with NCCL's own. nccl/tables.c must also compile with NCCL's header. If it does not, one of
+ * its functions has a wrong type. */
 #ifndef HW_NETPLUGIN_ABI_H
 #define HW_NETPLUGIN_ABI_H
 
