@@ -3,10 +3,10 @@
  * Runs schedules of the simulator.
  *   sim [--list FILE] [--seeds FIRST:COUNT]
  *   sim --trace SEED[,FEATURES[,FAULTS[,OPS]]]
- * Each seed is one schedule. The first one that fails is run again with one feature after the other removed, then with
- * fewer faults and operations, as long as it fails, and its trace is printed: the events in order. Seeds of the list
- * come first: each line has a seed, the names of its features (none: those that the seed itself selects), and after a #
- * what it found.
+ * Each seed gives one schedule. When a schedule fails, the program removes its features one by one, and then reduces
+ * its faults and operations, while the schedule still fails. It then prints the trace of the smallest failing schedule,
+ * which lists the events in order. The seeds in FILE are run first. Each line of FILE has a seed, optional names of
+ * features, and a comment after a # on the fault that the seed found. Without names, the seed selects the features.
  */
 #include "sim.h"
 
