@@ -26,9 +26,9 @@
  *     run.
  *   - A connection is not modelled as a queue, but as the number of frames that were sent, the position of the watched
  *     parcel among these frames, and the number of frames that were received.
- *   - A rail has two links here: last words use link 0 and data uses link 1, each with a separate count, as in a rail
- *     of several links. Link 0 has no count in the model: the model records the arrival of each word separately, and
- *     words may overtake each other, which the session's lists also permit.
+ *   - A rail has two links here: last words use link 0, and data uses link 1 with a separate count, as in a rail of
+ *     several links. The model does not count the words on link 0, but records the arrival of each word. Words may
+ *     overtake each other, which the session's lists also permit.
  *   - A word is removed once it has no information for its reader. The reader would ignore such a word, so no later
  *     state differs.
  *   - The home loop and a rail's loop are a single loop. A late report is equivalent to a late end before which the
@@ -44,9 +44,9 @@
  *   MEETS  the server starts a rail some time after its answer, perhaps later than the client, or not at all
  *   CUTS   a rail may be cut permanently, unless the other rail is cut; each cut counts as a failure
  * These options require two properties of lib/core. A defect removes each property, and spin then finds the fault:
- *   DEFECT_VOID_UNSAID      If a side gives up a generation that the peer may have started, the side sends "0 frames" as
- *                           its last word on that generation over the other rail. The server then counts the generation
- *                           as started and ended (hw_session_give_up).
+ *   DEFECT_VOID_UNSAID      If a side gives up a generation that the peer may have started, it sends "0 frames" as its
+ *                           last word on the generation over the other rail. The server then counts the generation as
+ *                           started and ended (hw_session_give_up).
  *   DEFECT_OLDER_DISPLACES  An older last word does not displace a newer last word in `ahead`.
  */
 #define CLIENT 0
