@@ -16,8 +16,8 @@ struct bounds_op {
     uint64_t off;      /* time (ns) at which the cancellation was first seen; 0 if not cancelled */
 };
 
-/* Checks that an operation is cancelled soon after its deadline, and that it ends soon after the peer's time limit for
- * answering. */
+/* Checks that an operation is cancelled soon after its deadline, and that a cancelled operation ends soon after the
+ * peer's time limit for answering. */
 void bounds_watch(struct world *w, int side, struct bounds_op *b, const struct hw_op *op);
 /* Returns true for a cancelled operation if the peer's time limit for answering has expired or expires within
  * 100 us. */

@@ -3,7 +3,7 @@
 
 #include "wire/wire.h"
 
-/* A single static instance is enough, because session operations receive no argument except the peer. */
+/* The state is static, because session operations receive no argument except the peer. */
 static struct {
     struct sim *s;
     struct hw_session_ops ops;

@@ -62,7 +62,7 @@ struct slot {
     bool tell_confirm, tell_last;
     bool placing;                  /* a frame is between place() and its end */
     uint32_t in_serial, in_offset; /* of the incoming chunk */
-    bool in_scratch; /* the chunk goes to scratch: the liar's data does, because its peer's operations may end early */
+    bool in_scratch;               /* the liar stores chunks in scratch, because its peer's operations may end early */
     uint8_t scratch[OP_MAX];
 };
 
@@ -80,7 +80,7 @@ struct world {
     struct node node[2];
     struct sim_conn conn[SLOTS];
     uint32_t slots, ops;
-    uint32_t faults; /* remaining; once there are none, everything has to end */
+    uint32_t faults; /* faults left to inject; without any, everything has to end */
 };
 
 static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
@@ -238,7 +238,7 @@ static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_p
         *n_pieces = 0;
         find_slot(n, l)->placing = true;
         if (hw_get32(in->ext + 4) != sl->gen)
-            return 0; /* for a connection that was settled long ago, or that this side does not know yet */
+            return 0; /* the connection was settled long ago, or this side does not know it yet */
         if (in->type == T_CONFIRM && sl->up)
             rc = hw_link_confirm(&sl->link, count);
         else if (in->type == T_LAST && !sl->peer_word) {
@@ -458,7 +458,7 @@ static void post_op(struct world *w, struct node *n)
     }
 }
 
-/* Returns the operation's source to the application, which overwrites it, once no link reads it any more. */
+/* Once no link reads the operation's source any more, returns the source to the application, which overwrites it. */
 static void take_source_back(struct world *w, struct node *n, struct op *op)
 {
     for (uint32_t k = 0; k < w->slots; k++) {
@@ -539,7 +539,7 @@ static void fault(struct world *w, uint32_t i)
     sim_say(w->s, "link %u %s", i, sim_conn_break(w->s, c));
 }
 
-/* Lets a side detect the failure late, as by a timer or a late reset. */
+/* Lets a side detect a failure late, as if by a timer or a late reset. */
 static void notice(struct world *w, struct node *n, uint32_t i)
 {
     struct sim_conn *c = &w->conn[i];
@@ -547,8 +547,8 @@ static void notice(struct world *w, struct node *n, uint32_t i)
         c->told[n->side] = true;
 }
 
-/* Sends all final counts again. A link that carried one may have failed, so they are repeated until the link is up
- * again. */
+/* Sends all final counts again. A link that carried a final count may have failed, so final counts are repeated until
+ * the link is up again. */
 static void repeat_words(struct node *n)
 {
     for (uint32_t i = 0; i < n->w->slots; i++)

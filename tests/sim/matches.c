@@ -39,7 +39,7 @@ struct action {
     bool posted, over, off, late;
     struct bounds_op watch;
     int result;
-    uint32_t with;       /* receive: serial of the matching send; NOBODY if there is none, or it has no bytes */
+    uint32_t with;       /* receive: serial of the matching send; NOBODY if there is none or the send is empty */
     uint32_t got;        /* receive: length of the message */
     bool received;       /* send: a receive has its message */
     uint8_t mem[LENGTH]; /* the application's memory */
@@ -54,7 +54,7 @@ struct node {
     struct action action[OPS];
     uint32_t n, posted;
     bool closes[QUEUES];                  /* this side closes the stream at some point */
-    bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; has succeeded */
+    bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; the close succeeded */
     bool in_close;                        /* hw_stream_close() is running */
     uint32_t filled;                      /* number of streams that one side closed before the simulation began */
 };
@@ -606,7 +606,7 @@ static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2
     }
     for (int i = 0; i < STEPS && left && !s->failed[0]; i++) {
         world_step(w);
-        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* the other side closes the streams that this side has closed */
+        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* each side closes the streams that the other side has closed */
             if (node[!(k % 2)].closing[k / 2])
                 close_stream(&node[k % 2], k / 2);
         left = find_left(&node[0]);

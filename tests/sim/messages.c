@@ -59,11 +59,11 @@ static void take_all_notes(struct node *n)
     sim_fail_memory(NULL);
 }
 
-/* used room */
+/* room in use */
 
-/* Sometimes sets counters as if the node had already sent much data: the peer's application has not taken most of the
- * notifications that fit in the buffer, most read requests are unanswered, and the peer has read control messages but
- * not acknowledged them. */
+/* Sometimes sets counters as if the node had already sent a lot of data: the peer's application has not taken most of
+ * the notifications that fit in the buffer, most read requests are unanswered, and the peer has read control messages
+ * but not acknowledged them. */
 static void fill_rooms(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -303,8 +303,8 @@ static bool keeps_own_ops(struct hw_peer *p)
     return false;
 }
 
-/* Stops node 1's home loop at a random step, so that nothing more is sent although the rails work, or lets node 1 lie.
- * Checks that operations that node 0 then cancels still end. */
+/* Stops node 1's home loop at a random step, so that node 1 sends nothing more although its rails work, or lets node 1
+ * lie. Checks that operations that node 0 then cancels still end. */
 static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
 {
     struct sim *s = w->s;
@@ -320,7 +320,7 @@ static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
     }
     if (!s->failed[0] && !msg_has_ended(&node[0]))
         sim_fail(s, "operations of node 0 were called off, and have not ended");
-    /* node 0 does not keep memory forever that it could not return: the peer answers in time or is declared dead */
+    /* node 0 does not keep cancelled operations forever: the peer answers in time or is declared dead */
     bool kept = true;
     for (end = s->step + STEPS; stuck && kept && s->step < end && !s->failed[0]; s->step++) {
         take_step(w, node);

@@ -50,7 +50,7 @@ struct action {
     uint32_t behind;                     /* bit mask of the operations that were deserted at the time of posting */
     bool revoked_then;                   /* an accessed region was already revoked at the time of posting */
     int wrong, result;                   /* the error with which the operation has to end, or 0; the actual result */
-    uint8_t of[LENGTH];                  /* index in `part` of each byte */
+    uint8_t of[LENGTH];                  /* index into `part` for each byte */
     uint8_t local[LENGTH], left[LENGTH]; /* left: the bytes at the target when the operation ended */
 };
 
@@ -98,7 +98,7 @@ void msg_note_missing(const struct region *r);
 void msg_check_end(struct action *a);
 /* Checks that an operation failed with the expected error or for a valid reason. */
 void msg_check_failure(const struct action *a);
-/* Checks the notification of the other node's operation a that arrives at n. */
+/* Checks a notification that arrives at n from the other node's operation a. */
 void msg_check_note(struct node *n, struct action *a, const struct hw_note *note);
 /* Checks that the other node may announce its close now. */
 void msg_check_bye(struct node *n);

@@ -49,7 +49,7 @@ void msg_note_missing(const struct region *r)
     }
 }
 
-/* Returns the number of wrong bytes in a read. Counts bytes that the read has not changed only if `all` is set. */
+/* Returns the number of wrong bytes in a read. Unchanged bytes count as wrong only if `all` is set. */
 static uint32_t count_misread(const struct action *a, bool all)
 {
     uint32_t n = 0;
@@ -165,7 +165,7 @@ void msg_check_bye(struct node *n)
             sim_fail(n->w->s, "node %d hears that its peer closes before notification %u", n->side, i);
 }
 
-/* Checks that only bytes that were written have changed in the region. */
+/* Checks that no byte of the region has changed without being written. */
 static void check_region(const struct region *r)
 {
     bool stranger = r->x.only && r->x.only != &r->node->peer;

@@ -158,8 +158,8 @@ static bool import_parts(struct sim *s, struct action *a)
             wrong = -ESTALE;
             break;
         case 2:
-            id -= 1ull << 32; /* the previous region with this index */
-            secret += 200;    /* the peer does not know its key yet, or no longer knows it */
+            id -= 1ull << 32; /* the previous region with this index .. */
+            secret += 200;    /* .. with a wrong key */
             wrong = -ESTALE;
             break;
         default:
@@ -217,7 +217,7 @@ static struct hw_op *make_op(struct sim *s, struct action *a)
         a->wrong = a->wrong ? a->wrong : -EFAULT;
     }
     for (uint32_t i = 0; i < a->len; i++)
-        a->revoked_then |= a->part[a->of[i]].region->revoked; /* without bytes, the peer is not asked for a region */
+        a->revoked_then |= a->part[a->of[i]].region->revoked; /* the peer checks no region of an empty operation */
     return op;
 }
 

@@ -18,7 +18,7 @@ struct real_node {
     struct hw_session *session;
     unsigned rails, links;
     bool tcp;                           /* false: Unix socket pairs */
-    int cut[REAL_RAILS][HW_RAIL_LINKS]; /* side 0: copies of the newest file descriptors */
+    int cut[REAL_RAILS][HW_RAIL_LINKS]; /* duplicates of side 0's newest file descriptors */
 };
 
 /* Creates both nodes' loops. Rail i must use loop i % REAL_LOOPS. */

@@ -37,7 +37,7 @@ struct node {
     struct parcel parcel[PARCELS];
     uint32_t n, posted, to_cut; /* parcels: total; passed to the session; waiting to be cut by a rail */
     uint32_t placed;            /* frames between place() and their end */
-    uint32_t mark, marked;      /* own mark; the peer's newest */
+    uint32_t mark, marked;      /* this side's mark; the peer's newest mark */
 };
 
 static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)

@@ -128,7 +128,7 @@ void sim_fail_memory(struct sim *s)
     failing = s && sim_has(s, SIM_MEMORY) ? s : NULL;
 }
 
-/* libsodium's random numbers, with which queues hash their names */
+/* libsodium's random numbers, which queues use to hash their names */
 
 static struct sim library;
 

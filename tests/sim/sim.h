@@ -10,10 +10,10 @@
 #include "core/link.h"
 
 /* Features that a schedule may have. A failing schedule is run again without each feature in turn, to find the features
- * that are needed for the failure. */
+ * that the failure needs. */
 enum sim_feature {
     SIM_PARTIAL, /* reads and writes may move only part of the data */
-    SIM_RESET,   /* a connection ends, and the two sides learn of that at different times */
+    SIM_RESET,   /* a connection ends, and the two sides notice the end at different times */
     SIM_SILENT,  /* a connection stops carrying data, without an error */
     SIM_CANCEL,  /* operations are cancelled */
     SIM_REVOKE,  /* the receiver revokes memory */
@@ -25,8 +25,8 @@ enum sim_feature {
     SIM_APART,   /* connections carry large payloads on a second stream, and read memory after accepting it */
     SIM_HALF,    /* a connection loses all data in one direction, and all acknowledgements of the other */
     SIM_SLOW,    /* NICs slow down, fail and recover, or stop without an error */
-    SIM_JUMP,    /* the clock jumps forward, as on a suspended machine, or for one node only */
-    SIM_STUCK,   /* the loop of node 1's home stops, while the rails on another loop work */
+    SIM_JUMP,    /* the clock jumps forward for one or both nodes, as if a machine had been suspended */
+    SIM_STUCK,   /* node 1's home loop stops, while its rails on the other loop work */
     SIM_CLOSE,   /* streams are closed, and a side announces that it is closing */
     SIM_FEATURES
 };
@@ -57,7 +57,7 @@ void sim_say(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
 /* Records the first failure, which ends the schedule. */
 void sim_fail(struct sim *s, const char *fmt, ...) HW_PRINTF(2, 3);
 
-/* Lets allocations fail from now on (s with SIM_MEMORY), or no longer (NULL). Used around calls into the library. */
+/* Starts random allocation failures (if s has SIM_MEMORY), or stops them (NULL). Used around calls into the library. */
 void sim_fail_memory(struct sim *s);
 /* Returns the number of allocated memory blocks. */
 long sim_count_memory(void);
@@ -80,9 +80,8 @@ struct sim_pipe {
 struct sim_apart {
     struct hw_link_apart is; /* .tx belongs to the sender, .rx to its peer */
     struct sim_pipe pipe;
-    /* Memory that is sent by reference: it is read when its bytes are delivered, and again before it is released, as in
-     * a retransmission. Running totals: released <= delivered <= sent. Byte k of the stream is at from[k %
-     * SIM_HELD]. */
+    /* Memory that is sent by reference is read when its bytes are delivered, and again before it is released, as if
+     * retransmitted. Byte k of the stream is at from[k % SIM_HELD]. Running totals: released <= delivered <= sent. */
     uint64_t sent, delivered, released;
     const uint8_t *from[SIM_HELD];
     unsigned poison; /* number of consecutive poison bytes that were read */
@@ -103,7 +102,7 @@ struct sim_apart {
 /* A connection between side 0 and side 1. */
 struct sim_conn {
     struct sim_pipe pipe[2];   /* pipe[i] carries what side i sends */
-    struct sim_apart apart[2]; /* likewise */
+    struct sim_apart apart[2]; /* the second stream's data */
     uint32_t room;             /* capacity of each pipe, in bytes */
     bool closed[2];            /* side i has closed it */
     bool silent;               /* no data moves */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the limits on the memory that is kept for a peer that sends requests but neither reads nor acknowledges the
- * answers; that the sequence numbers of control messages may wrap around; the reason with which a peer dies if it
- * confirms too much; and that a dead peer's operations fail with that reason. */
+/* Tests the memory limit for a peer that sends requests but neither reads nor acknowledges the answers. Also tests that
+ * the sequence numbers of control messages may wrap around, that a peer dies with the right error text if it confirms
+ * too much, and that a dead peer's operations fail with the same error text. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"

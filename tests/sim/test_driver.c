@@ -236,8 +236,8 @@ static bool wakes_no_thread(void)
     return before >= 0 && slept <= POLLS / 10 + 2 * naps;
 }
 
-/* Lets a caller that has its result poll another driver. This poll has to run the caller's remaining work before the
- * thread checks for it (after at least 250 us). Returns how many times this took longer than 200 us. */
+/* Lets a caller poll another driver once the caller has its result. This poll has to run the caller's remaining work
+ * before the thread checks for it (after at least 250 us). Returns how many times this took longer than 200 us. */
 static int count_left_behind(void)
 {
     int left = 0;

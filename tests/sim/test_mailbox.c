@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a loop's mailbox: after every post by a real thread, the task runs (loops.c tests the order of runs). A post
- * after a task that is not urgent wakes a thread. */
+/* Tests a loop's mailbox: after every post by a real thread, the task runs (loops.c tests the order of runs). Also
+ * tests that a post after a non-urgent task wakes a thread. */
 #include "core/loop.h"
 #include "tests/tap.h"
 
@@ -59,7 +59,7 @@ static void count_wake(void *arg)
     atomic_store(&w->loop.slow, HW_NOW);
 }
 
-/* Tests that a post wakes a thread if no thread was woken for the previous task, which was not urgent. */
+/* Tests that a post wakes a thread if the previous task, which was not urgent, woke none. */
 static void test_lazy(void)
 {
     struct waking w = {0};

@@ -21,7 +21,7 @@ struct pipes {
 
 /* ---- the transport -------------------------------------------------------------------------------- */
 
-/* Checks for bytes that the application wrote after it owned the memory again. */
+/* Checks that the bytes are not poison, which the application writes to memory that it owns again. */
 static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uint64_t bytes)
 {
     for (; bytes; piece++) {
@@ -172,7 +172,7 @@ static bool make_pipes(struct world *w, unsigned rail)
     return true;
 }
 
-/* Answers a handshake as the server, unless the session is not ready to answer. */
+/* Answers a handshake as the server, if the session is ready to answer. */
 static void answer(struct world *w, unsigned rail)
 {
     struct attempt *a = &w->attempt[rail];
@@ -227,7 +227,7 @@ static void step_handshake(struct world *w, unsigned rail)
     struct sim *s = w->s;
     struct attempt *a = &w->attempt[rail];
     bool dark = w->nic[rail].is == NIC_DARK, lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
-    /* whether the server, rather than the client, takes the next step */
+    /* true if the server, not the client, takes the next step */
     bool server = a->at == HELLO || a->at == AT_SERVER;
     if (!dark && (world_is_still(w, server) || (w->stuck && server)))
         return;

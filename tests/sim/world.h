@@ -24,7 +24,7 @@ struct world {
     struct sim *s;
     struct world_side side[2];
     unsigned rails, links;
-    uint32_t faults; /* remaining; once there are none, everything has to end */
+    uint32_t faults; /* faults left to inject; without any, everything has to end */
     uint64_t now;
     struct hw_rail_limits limits;
 

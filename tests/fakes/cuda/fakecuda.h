@@ -26,21 +26,21 @@
 
 #include "mem/cuda.h"
 
-#define FAKECUDA_COUNTS(X)                                                                                      \
-    X(to_device)   /* bytes copied from host to device */                                                       \
-    X(from_device) /* bytes copied from device to host */                                                       \
-    X(within)      /* bytes copied between device addresses */                                                  \
-    X(copies)      /* completed asynchronous copies */                                                          \
-    X(exported)    /* bytes of exported dma-bufs */                                                             \
-    X(kernels)     /* kernels that ran */                                                                       \
-    X(pageable)    /* asynchronous copies of host memory that is not pinned */                                  \
-    X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */                \
-    X(blocking)    /* calls that wait for the application's work: cuCtxSynchronize, streams not NON_BLOCKING */ \
-    X(allocations) /* from here on, the numbers of existing objects */                                          \
-    X(pins)                                                                                                     \
-    X(streams)                                                                                                  \
-    X(events)                                                                                                   \
-    X(modules)                                                                                                  \
+#define FAKECUDA_COUNTS(X)                                                                              \
+    X(to_device)   /* bytes copied from host to device */                                               \
+    X(from_device) /* bytes copied from device to host */                                               \
+    X(within)      /* bytes copied between device addresses */                                          \
+    X(copies)      /* completed asynchronous copies */                                                  \
+    X(exported)    /* bytes of exported dma-bufs */                                                     \
+    X(kernels)     /* kernels that ran */                                                               \
+    X(pageable)    /* asynchronous copies of host memory that is not pinned */                          \
+    X(misuse)      /* calls with a wrong context, dead handle, address outside allocations... */        \
+    X(blocking)    /* calls that wait for the application's work: cuCtxSynchronize, blocking streams */ \
+    X(allocations) /* from here on, the numbers of existing objects */                                  \
+    X(pins)                                                                                             \
+    X(streams)                                                                                          \
+    X(events)                                                                                           \
+    X(modules)                                                                                          \
     X(entered) /* contexts that were pushed but not popped, in all threads */
 
 struct fakecuda_counts {
@@ -53,12 +53,12 @@ struct fakecuda_counts {
 
 FAKECUDA_API void fakecuda_count(struct fakecuda_counts *out);
 
-/* Makes the nth call of entry point `name` from now on (1 is the next call) return code without any effect. */
+/* Makes the nth call of entry point `name` from now on (1 is the next call) return `code` without any effect. */
 FAKECUDA_API void fakecuda_fail(const char *name, unsigned nth, int code);
 /* Makes all streams of a GPU hang, or lets them continue. */
 FAKECUDA_API void fakecuda_stall(int device, bool on);
-/* Simulates a kernel that accesses an invalid address: from now on, calls in the GPU's existing contexts return
- * code. */
+/* Simulates a kernel that accesses an invalid address: from now on, all calls in the GPU's existing contexts return
+ * `code`. */
 FAKECUDA_API void fakecuda_break(int device, int code);
 
 /* Create a non-primary context, and destroy one together with its device memory. */

@@ -22,7 +22,7 @@ CUresult fake_IpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
     ENTER_CONTEXT("cuIpcGetMemHandle", ctx);
     const struct range *r = fake_range(ptr);
-    if (!r || r->kind != DEVICE || !r->ctx || r->imported) /* neither managed, mapped nor imported memory */
+    if (!r || r->kind != DEVICE || !r->ctx || r->imported) /* managed, mapped or imported memory */
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
     const struct gpu *g = &fake_gpus[r->device];
     const struct ticket t = {.magic = MAGIC,

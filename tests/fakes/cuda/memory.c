@@ -53,7 +53,7 @@ static void add_fault(const char *symbol, unsigned nth, CUresult code)
     faults = f;
 }
 
-/* Ends the test at once, because the test, not the tested program, sets a bad environment. */
+/* Ends the process at once, because a bad variable is an error in the test, not in the tested program. */
 __attribute__((noreturn)) static void bad_env(const char *name, const char *value)
 {
     fprintf(stderr, "fakecuda: %s=%s?\n", name, value);

@@ -163,7 +163,7 @@ int driver_list(enum fake_like like, const uint32_t *loc, uint32_t n, struct eth
     uint32_t room = r->rule_cnt, got = 0;
     r->data = like == LIKE_BNXT ? n : 1024;
     switch (like) {
-    case LIKE_MLX5: /* en_fs_ethtool.c:818: fails unless it reaches the end of the rules before the buffer is full */
+    case LIKE_MLX5: /* en_fs_ethtool.c:818: fails if there are fewer rules than the buffer can hold */
         while (got < room && got < n) {
             r->rule_locs[got] = loc[got];
             got++;

@@ -43,7 +43,7 @@ static struct posted {
     void *req;
     uint8_t *data, *shadow;
     size_t room;
-    int size; /* number of received bytes, once all are in the shadow; before, -1 */
+    int size; /* -1 until all data is in the shadow, then the number of bytes */
 } posted[4096];
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plain plugin with the behaviour of RDMA plugins. It accepts CUDA memory, registered through a dma-buf if the
- * driver supports that. Data received into CUDA memory may be read only after iflush(): this plugin stores the data at
- * that time. The current GPU must be set in the calls that copy, which are isend and the test of a flush. With
- * NETPLUGIN_CUDA_REPORT=file, the plugin appends a line with the numbers of calls at exit.
+ * driver supports that. Data received into CUDA memory may be read only after iflush(), because this plugin does not
+ * store the data earlier. The current GPU must be set in the calls that copy, which are isend and the test of a flush.
+ * With NETPLUGIN_CUDA_REPORT=file, the plugin appends a line with the numbers of calls at exit.
  */
 #include "mem/cuda.h"
 #include "plain.h"

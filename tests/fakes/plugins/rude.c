@@ -13,7 +13,7 @@
 
 static uint64_t chance = 1; /* seed of the random errors, which are the same in every run */
 
-/* Counts a call if the way is selected, and returns true if the call's number is the way's number. */
+/* Counts a call if the way is selected, and returns true for the call that has the selected number. */
 static bool is_turn(enum rude_way way, atomic_long *calls)
 {
     return rude(way) && atomic_fetch_add(calls, 1) + 1 == rude_number(way);

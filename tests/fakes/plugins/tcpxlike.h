@@ -4,11 +4,11 @@
  * including its pitfalls. It uses plain TCP sockets, and host memory or CUDA memory of the driver that
  * HAWSER_CUDA_LIBRARY names. Written from the documented behaviour of GPUDirect-TCPX, without its code.
  *
- * It exports only ncclNetPlugin_v7. A host must know the following:
+ * The plugin exports only ncclNetPlugin_v7. A host must know the following:
  * - The handle that listen returns uses 88 bytes. Offset 80 holds a pointer that is valid only in this process. connect
  *   crashes if the pointer is neither NULL nor a pointer that an earlier call for the same connection stored.
- * - connect and accept need several calls, with the same handle. accept writes 32 bytes to **rdev, and crashes if *rdev
- *   is NULL.
+ * - connect and accept both need several calls with the same handle. accept writes 32 bytes to **rdev, and crashes
+ *   if *rdev is NULL.
  * - A listen comm creates only one recv comm. A CUDA device must be set in listen, connect and regMr of CUDA memory.
  * - regMr accepts CUDA memory only if it is aligned to 4096 bytes and belongs to the GPU that was set in listen or
  *   connect.
@@ -39,7 +39,7 @@
  *   TCPXLIKE_FRAG=4096            largest length of a fragment, 1 to 4096
  *   TCPXLIKE_POOL=256             MiB of a GPU's bounce buffer; each recv comm needs 8, unless there is only one
  *   TCPXLIKE_NAME=                name of all devices, instead of the names of their interfaces
- *   TCPXLIKE_RETRIES=3            minimum number of calls of connect and of accept before the one that succeeds
+ *   TCPXLIKE_RETRIES=3            minimum number of calls of connect and of accept before a call succeeds
  *   TCPXLIKE_CLEAN_HANDLE=0       1: listen stores 0 at offset 80 of the handle (NCCL itself does not clean handles)
  *   TCPXLIKE_CHUNK_TRAP=1         0: no zero-byte tasks for messages that have data
  *   TCPXLIKE_ONE_THREAD=0         1: most calls crash in a thread other than the one that called init
@@ -110,7 +110,7 @@ extern _Atomic unsigned tcpx_cuda; /* number of requests with CUDA memory */
 
 /* ---- tcpxlike_bounce.c ---- */
 
-/* The GPU that was current in listen or connect. ctx is NULL if there was none. */
+/* The GPU that was current in listen or connect. ctx is NULL if no GPU was current. */
 struct gpu_side {
     const struct hw_cuda *cu;
     CUcontext ctx;

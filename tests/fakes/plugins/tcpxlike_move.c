@@ -38,7 +38,7 @@ struct comm *tcpx_comm_new(bool sends, int control, const int *data, unsigned n,
     return NULL;
 }
 
-/* Returns the pages of receives that were not consumed, and pages planned for receives, to the pool. */
+/* Returns pages to the pool: the pages of unconsumed receives, and pages planned for receives. */
 static void give_pages(struct comm *c)
 {
     for (unsigned i = 0; c->bounce && i < MAX_REQUESTS; i++) {
@@ -279,7 +279,7 @@ static bool announce_receives(struct comm *c)
             return false;
         }
         if (h.size == 0 && !(chunk() && h.total == 0))
-            return give_up(c, "data connection"); /* looks the same as recv() returning 0 */
+            return give_up(c, "data connection"); /* such a task looks like recv() returning 0 */
         if (!r->known)
             learn_size(r, h.total);
         if (h.size > 0) {

@@ -72,7 +72,7 @@ extern const struct vb_kernel fake_kernel; /* "fake0", uverbs0, is /dev/null; "f
 /* Runs the request at h on a device's file descriptor. stub is 0 for a call by this process, or else the stub's thread,
  * whose window is at `window` in the stub's process and at `here` in this process. */
 int fake_run(int fd, struct ib_uverbs_ioctl_hdr *h, pid_t stub, uint64_t window, void *here);
-void fake_undo(void); /* undoes a stub's latest request; for a single broker */
+void fake_undo(void); /* undoes a stub's latest request, if only one broker runs */
 static inline uint32_t fake_driver(void)
 {
     return fake->driver ? fake->driver : RDMA_DRIVER_RXE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of the fake RDMA kernel that uses memory and file descriptors of the calling process. An address is valid if
- * the 8 bytes at the address contain the address itself. The fake reads them from the caller's memory, so that an
- * address from a different process or a changed address causes -EFAULT.
+ * the 8 bytes at the address contain the address itself. The fake reads these bytes from the caller's memory, so that
+ * an address from a different process or a changed address causes -EFAULT.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs_fake_int.h"
