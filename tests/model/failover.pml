@@ -1,52 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Failover of a session with two rails: a spin model of lib/core/session.c, rail.c and link.c. failover.py runs it, and
- * plants defects in it.
+ * Failover of a session with two rails: a spin model of lib/core/session.c, rail.c and link.c. failover.py runs the
+ * model, and plants defects in it.
  *
- * Events: the client connects each rail, and reconnects it; a connection breaks, a handshake is given up, a rail cannot
- * start: up to FAILURES of these failures, at any time, on either rail. Each side notices independently that a
- * connection has ended, and until then receives what was sent. Last words go to the peer in handshakes and by rails,
- * and those that a rail loses are sent again.
+ * Events: the client connects each rail and reconnects it. At any time, and on either rail, a connection can break, a
+ * handshake can be given up, or a rail can fail to start. Up to FAILURES of these failures happen. Each side notices
+ * independently that a connection has ended, and until then receives the data that was sent. Last words are sent to the
+ * peer in handshakes and over rails. Last words that a rail loses are sent again.
  *
  * Claims, in each reachable state:
- *   - no parcel is delivered twice; a parcel that is done was delivered;
- *   - a rail is settled with a count of its own generation, which is no less than what was acknowledged, and no more
- *     than what was sent;
- *   - a handshake is never refused, and only a failure makes the client reconnect a rail;
- *   - if nothing can happen any more except failures, everything that was posted is delivered and acknowledged. No step
+ *   - No parcel is delivered twice. A parcel that is done was delivered.
+ *   - A rail is settled with a count of its own generation. The count is at least the number of acknowledged frames,
+ *     and at most the number of sent frames.
+ *   - A handshake is never refused, and only a failure makes the client reconnect a rail.
+ *   - If nothing can happen any more except failures, everything that was posted is delivered and acknowledged. No step
  *     except a failure can be repeated endlessly (failover.py looks for cycles), so this state is reached once failures
  *     stop.
  *
  * Simplifications:
- *   - One parcel is watched; of the others only the number of frames before and after it on the connection matters. The
- *     protocol does not look into parcels, so what holds for the watched one holds for all. A connection carries up to
- *     FRAMES frames.
- *   - Data goes one way: SENDER is CLIENT or SERVER, and both are run. No step of the protocol depends on a count of
- *     data, so the two directions do not influence each other. Last words go both ways in each run.
- *   - A connection is not a queue, but the number of frames that were sent, the watched one's place among them, and the
- *     number that was received.
- *   - A rail has two links here: last words use link 0, data link 1, each with its own count, as in a rail of several
- *     links. Link 0 has no count in the model: the words that arrived by it are known one by one, and may overtake each
- *     other, which the session's lists permit as well.
- *   - A word that has no information for its reader any more is removed: the reader ignores it, so no later state
- *     differs.
- *   - The home loop and a rail's loop are one. A late report equals a late end, before which the rail received nothing:
- *     the search covers that. A parcel in the queue of a rail that ends returns to the home loop, so it equals one that
- *     waits there.
- *   - hello and ask are one step: a lost ASK changes nothing at the server, and the last word in it does not change
- *     while the client is not up. At most one attempt per rail is in progress: the server cannot distinguish an older
- *     ASK that arrives late from one that arrived before the client gave it up.
+ *   - The model tracks one parcel. Of all other parcels, it only tracks the number of frames before and after that
+ *     parcel on the connection. The protocol does not interpret parcels, so every result for the watched parcel holds
+ *     for all parcels. A connection carries up to FRAMES frames.
+ *   - Data is sent in one direction: SENDER is CLIENT or SERVER, and both are run. No step of the protocol depends on a
+ *     count of data, so the two directions do not influence each other. Last words are sent in both directions in each
+ *     run.
+ *   - A connection is not modelled as a queue, but as the number of frames that were sent, the position of the watched
+ *     parcel among these frames, and the number of frames that were received.
+ *   - A rail has two links here: last words use link 0, and data uses link 1 with a separate count, as in a rail of
+ *     several links. The model does not count the words on link 0, but records the arrival of each word. Words may
+ *     overtake each other, which the session's lists also permit.
+ *   - A word is removed once it has no information for its reader. The reader would ignore such a word, so no later
+ *     state differs.
+ *   - The home loop and a rail's loop are a single loop. A late report is equivalent to a late end before which the
+ *     rail received nothing, and the search covers that case. When a rail ends, a parcel in its queue returns to the
+ *     home loop, so such a parcel is equivalent to a parcel that waits there.
+ *   - hello and ask are one step. A lost ASK changes nothing on the server, and the last word in the ASK does not
+ *     change while the client is not up. At most one attempt per rail is in progress, because the server cannot
+ *     distinguish an older ASK that arrives late from an ASK that arrived before the client gave it up.
  *
- * Not modelled: a session that dies, marks, the release of memory, acknowledgements that contradict what was sent (the
- * simulator has them), more than two rails. The model assumes that the server starts a rail when it answers, as with
- * TCP, and that each rail can be reconnected eventually. Two options remove these assumptions:
+ * Not modelled: a session that dies, marks, the release of memory, acknowledgements that contradict the sent data (the
+ * simulator covers these), and more than two rails. The model assumes that the server starts a rail when it answers, as
+ * with TCP, and that each rail can be reconnected eventually. Two options remove these assumptions:
  *   MEETS  the server starts a rail some time after its answer, perhaps later than the client, or not at all
- *   CUTS   a rail may be cut permanently, at the cost of one failure, unless the other one is cut
- * They require two properties of lib/core, and spin finds the fault if a DEFECT removes one of these:
- *   DEFECT_VOID_UNSAID      a side that gives up a generation which the peer may have started sends "0 frames" as its
- *                           last word on it, by another rail; the server counts it as started and ended
- *                           (hw_session_give_up)
- *   DEFECT_OLDER_DISPLACES  an older last word does not displace a newer one in `ahead`
+ *   CUTS   a rail may be cut permanently, unless the other rail is cut; each cut counts as a failure
+ * These options require two properties of lib/core. A defect removes each property, and spin then finds the fault:
+ *   DEFECT_VOID_UNSAID      If a side gives up a generation that the peer may have started, it sends "0 frames" as its
+ *                           last word on the generation over the other rail. The server then counts the generation as
+ *                           started and ended (hw_session_give_up).
+ *   DEFECT_OLDER_DISPLACES  An older last word does not displace a newer last word in `ahead`.
  */
 #define CLIENT 0
 #define SERVER 1
@@ -67,52 +68,53 @@
 #define UP    1
 #define ENDED 2 /* but not settled */
 
-/* A handshake. */
+/* State of a rail's handshake. */
 #define NONE     0
-#define ASKED    1 /* the server knows of it, and has not answered */
+#define ASKED    1 /* the server has the request, and has not answered yet */
 #define WELCOME  2 /* the server's answer is in flight */
 #define STARTING 3 /* the client has the answer, and first settles the previous connection */
 
-/* Where a word or the watched parcel is. */
-#define NO      0 /* a word: none exists */
+/* State of a word or of the watched parcel. */
+#define NO      0 /* word: does not exist */
 #define WAITING 1
 #define BY(q)   (2 + (q)) /* in flight on rail q */
-#define READ    4         /* a word: the link has counted it, but the home loop has not seen it */
-#define DONE    4         /* the parcel: acknowledged */
+#define READ    4         /* word: the link has counted it, but the home loop has not processed it */
+#define DONE    4         /* parcel: acknowledged */
 
-/* For side s and rail r, at index AT(s, r). */
+/* Indexed by AT(s, r), for side s and rail r. */
 #define AT(s, r) ((s) * 2 + (r))
 byte state[4];
-byte gen[4];   /* newest generation that was started */
-byte asked[4]; /* newest generation that was requested */
-byte peers[4]; /* generation of the peer's last word, if that is gen; else 0 */
-byte truth[4]; /* the real generation of that word */
-byte ahead[4]; /* a generation that this side has not started, but has the peer's last word on; or 0 */
+byte gen[4];   /* newest generation that was started, or whose start was abandoned */
+byte asked[4]; /* newest generation that the client has requested, as known to this side */
+byte peers[4]; /* equals gen if the peer's last word on gen has arrived; else 0 */
+byte truth[4]; /* the actual generation of that last word */
+byte ahead[4]; /* generation that this side has not started, but whose last word from the peer has arrived; else 0 */
 
-/* For rail r. */
-byte hand[2];   /* the handshake */
-byte client[2]; /* server: generation of the client's last word when it asked */
-byte kept[2];   /* server: generation of its word that the answer carries */
-bit meets[2];   /* MEETS: the server has answered, and not started yet */
+/* Indexed by rail. */
+byte hand[2];   /* handshake state */
+byte client[2]; /* server: generation of the last word in the client's request */
+byte kept[2];   /* server: generation of the last word in the server's answer */
+bit meets[2];   /* MEETS: the server has answered, but has not started the rail yet */
 bit broken[2];  /* the newest connection is broken */
 bit cut[2];
 
-/* The last words of side s on generation n of rail r: where each one is, and its count of data, if s receives. */
+/* The last words of side s on generation n of rail r: the state of each word, and the data count if s is the
+ * receiver. */
 #define WORD(s, r, n) (AT(s, r) * GENS + (n) - 1)
 #define COUNT(r, n)   ((r) * GENS + (n) - 1)
 byte word[4 * GENS];
-byte count[2 * GENS]; /* 0 again once the sender no longer needs it */
+byte count[2 * GENS]; /* reset to 0 once the sender no longer needs it */
 
-/* The data on rail r's connection. */
+/* The data on rail r's connection, as numbers of frames. */
 byte sent[2];
-byte place[2]; /* place of the watched parcel among these; 0: not there */
-byte said[2];  /* number that the sender knows to have arrived */
-byte got[2];   /* number that the receiver has got, while it is up */
+byte place[2]; /* position of the watched parcel among the sent frames; 0: not on this connection */
+byte said[2];  /* frames that were acknowledged to the sender */
+byte got[2];   /* frames that the receiver has received while the rail is up */
 
 byte where = WAITING;
 bit delivered;
 byte failures;
-byte k; /* for loops: 0 between steps */
+byte k; /* loop counter; 0 between steps */
 
 #ifdef DEFECT_OLD_WORD
 #define is_stale(s, r, n) false
@@ -129,7 +131,7 @@ byte k; /* for loops: 0 between steps */
 
 /* ---- last words ----------------------------------------------------------------------------------- */
 
-/* Removes words without new information for side s on rail r. */
+/* Removes words that have no new information for side s on rail r. */
 inline forget_stale(s, r)
 {
     k = 1;
@@ -157,7 +159,7 @@ inline send_word(s, r, n)
     fi
 }
 
-/* note_word() of session.c */
+/* Models note_word() of session.c. */
 inline note_word(s, r, n)
 {
     if
@@ -178,7 +180,7 @@ inline note_word(s, r, n)
     forget_stale(s, r)
 }
 
-/* Words that were in flight on rail r when it ended, and did not arrive, wait again. */
+/* Returns words that were in flight on rail r when the rail ended, and did not arrive, to the waiting state. */
 inline return_words(s, r)
 {
     k = 0;
@@ -198,9 +200,9 @@ inline return_words(s, r)
     k = 0
 }
 
-/* ---- a rail starts, ends, is settled --------------------------------------------------------------- */
+/* ---- a rail starts, ends and is settled ------------------------------------------------------------- */
 
-/* order_start() of session.c */
+/* Models order_start() of session.c. */
 inline start_rail(s, r)
 {
     gen[AT(s, r)] = asked[AT(s, r)];
@@ -218,7 +220,7 @@ inline start_rail(s, r)
     forget_stale(s, r)
 }
 
-/* hw_rail_start() has failed: down again at once, with a last word of 0. */
+/* Models a failed hw_rail_start(): the rail is down again at once, with a last word of 0. */
 inline fail_start(s, r)
 {
     gen[AT(s, r)] = asked[AT(s, r)];
@@ -227,7 +229,7 @@ inline fail_start(s, r)
     forget_stale(s, r)
 }
 
-/* MEETS: the server gives up a generation that it has answered and not started. */
+/* MEETS: the server gives up a generation for which it has sent an answer, but which it has not started. */
 inline drop_meeting(r)
 {
     meets[r] = 0;
@@ -246,7 +248,7 @@ inline give_up(r)
 #endif
 }
 
-/* hw_session_answer() */
+/* Models hw_session_answer(). */
 inline answer_ask(r)
 {
 #ifdef DEFECT_SERVER_FORGETS
@@ -261,7 +263,7 @@ inline answer_ask(r)
     hand[r] = WELCOME
 }
 
-/* hw_rail_end(), and take_report() of session.c */
+/* Models hw_rail_end(), and take_report() of session.c. */
 inline end_rail(s, r)
 {
     state[AT(s, r)] = ENDED;
@@ -280,7 +282,7 @@ inline end_rail(s, r)
     send_word(s, r, gen[AT(s, r)])
 }
 
-/* hw_rail_settle(), with the peer's count. */
+/* Models hw_rail_settle() with the peer's count. */
 inline settle_data(r, n)
 {
     assert(n >= said[r] && n <= sent[r]);
@@ -292,7 +294,7 @@ inline settle_data(r, n)
     count[COUNT(r, gen[AT(SENDER, r)])] = 0;
     said[r] = 0;
     if
-    :: state[AT(RECEIVER, r)] == UP && same_gen(r) /* a defect: what was sent may still arrive */
+    :: state[AT(RECEIVER, r)] == UP && same_gen(r) /* only with a defect: sent frames may still arrive */
     :: else -> sent[r] = 0; place[r] = 0
     fi
 }
@@ -332,7 +334,7 @@ inline settle_rail(s, r)
 #define can_give_up(r) (hand[r] == ASKED || hand[r] == WELCOME)
 #define has_conn(r)    (state[AT(CLIENT, r)] == UP || state[AT(SERVER, r)] == UP || hand[r] == STARTING || meets[r])
 
-/* The client has the server's newest connection, or may still take it; and the other way round. */
+/* client_wants: the client has the server's newest connection, or may still get it. server_wants: vice versa. */
 #define client_wants(r)                                                                                                \
     (hand[r] == WELCOME || hand[r] == STARTING ||                                                                      \
      (state[AT(CLIENT, r)] == UP && gen[AT(CLIENT, r)] == asked[AT(SERVER, r)]))
@@ -370,7 +372,7 @@ inline settle_rail(s, r)
 #define can_move(s, r, n)                                                                                              \
     (can_pull(s, r, n, 0) || can_pull(s, r, n, 1) || can_read(s, r, n, 0) || can_read(s, r, n, 1) || can_note(s, r, n))
 
-/* Steps that are not failures. */
+/* True if rail r can take a step that is not a failure. */
 #define rail_can(r)                                                                                                    \
     (can_ask(r) || can_answer(r) || hand[r] == WELCOME || meets[r] || (cut[r] && can_give_up(r)) ||                    \
      can_end(CLIENT, r) || can_end(SERVER, r) || can_settle(CLIENT, r) || can_settle(SERVER, r) || can_post(r) ||      \
@@ -402,7 +404,7 @@ end:
         :: meets[r] -> drop_meeting(r)
         :: else
         fi;
-        assert(gen[AT(CLIENT, r)] <= gen[AT(SERVER, r)]); /* otherwise it would be refused */
+        assert(gen[AT(CLIENT, r)] <= gen[AT(SERVER, r)]); /* otherwise, the server would refuse the request */
         asked[AT(SERVER, r)] = asked[AT(CLIENT, r)];
         client[r] = gen[AT(CLIENT, r)];
 #ifndef DEFECT_SILENT_ASK
@@ -420,7 +422,7 @@ end:
     :: d_step { can_answer(r) -> answer_ask(r); start_rail(SERVER, r) }
     :: d_step { can_answer(r) && may_fail -> failures++; answer_ask(r); fail_start(SERVER, r) }
 #endif
-    :: d_step { /* hw_session_start() of the client */
+    :: d_step { /* the client's hw_session_start() */
         hand[r] == WELCOME ->
         note_word(CLIENT, r, kept[r]);
         hand[r] = STARTING;
@@ -482,7 +484,7 @@ end:
     od
 }
 
-/* Carries the last word of a side on one generation of a rail. */
+/* Carries the last word of one side on one generation of a rail. */
 proctype carry_word(byte side; byte rail; byte of_gen)
 {
 end:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Searches the model of failover (failover.pml) completely with spin, and then with defects, which spin must find
-(TAP).
+"""Searches the whole failover model (failover.pml) with spin, first without and then with defects, which spin has to
+find. Prints TAP.
 
-    failover.py CC [NAME...]        NAME: only checks whose name contains it: sound (nothing is found), planted
+    failover.py CC [NAME...]        NAME selects the checks whose names contain it, such as sound (no defect) or planted
 
-A defect is a macro of the model. A defect that the model no longer has is a failure."""
+Each defect is a macro in the model. If the model no longer has the macro, the check fails."""
 import pathlib
 import re
 import subprocess
@@ -16,14 +16,14 @@ import time
 import tap
 
 MODEL = pathlib.Path(__file__).with_name("failover.pml")
-SECONDS = 500  # for one search, on a busy machine
+SECONDS = 500  # limit for one search on a busy machine
 MEGABYTES = 2000
 SENDERS = ("CLIENT", "SERVER")
-DEPTH = 10000  # of a path; a search that finds a longer one ends with an error
+DEPTH = 10000  # limit for the length of a path; a search with a longer path fails
 PAN = ["-w", "-DNOREDUCE", "-DCOLLAPSE", "-DVECTORSZ=512", f"-DMEMLIM={MEGABYTES}"]
 
-# Name, options, minimum number of states. Spin must find nothing and reach all states. With fewer states, the model has
-# lost steps.
+# Name, options, minimum number of states. Spin has to find no error and reach all states. If spin finds fewer states,
+# the model has lost steps.
 SOUND = [
     ("the client sends, three failures", "-DSENDER=CLIENT -DFAILURES=3", 3000000),
     ("the server sends, three failures", "-DSENDER=SERVER -DFAILURES=3", 2000000),
@@ -65,7 +65,7 @@ def run(command, folder, seconds=SECONDS):
 
 
 def search(cc, options, compiler=("-O2", "-DSAFETY"), table=24, flags=()):
-    """Returns (the number of errors or None, spin's output)."""
+    """Returns (number of errors, spin's output). The number is None if the search is incomplete."""
     with tempfile.TemporaryDirectory() as folder:
         for command in (["spin", *options.split(), "-a", MODEL], [*cc.split(), *PAN, *compiler, "-o", "pan", "pan.c"]):
             rc, said = run(command, folder)
@@ -88,8 +88,7 @@ def check_sound(cc, name, options, least):
     begin = time.monotonic()
     errors, said = search(cc, options)
     states = int(read_number(r"(\d+) states, stored", said))
-    # Spin prints a line "(1 of 30 states)" for each process: only its end is never reached, because processes do not
-    # end.
+    # Spin prints a line "(1 of 30 states)" for each process, because the final state of a process is never reached.
     unreached = re.findall(r'state \d+, "(?!-end-)[^"]*"', said)
     good = errors == 0 and states >= least and not unreached
     tap.ok(good, name, f"errors: {errors}; {states} states, of at least {least}", *unreached, said)
@@ -98,7 +97,7 @@ def check_sound(cc, name, options, least):
 
 
 def check_end(cc, name, sender):
-    """Checks that there is no cycle: the model always ends, and check_sound() checks in which states."""
+    """Checks that there is no cycle, so that the model always ends. check_sound() checks the final states."""
     errors, said = search(cc, f"-DSENDER={sender}", ("-O2", "-DNP"), flags=["-l"])
     tap.ok(errors == 0, name, f"errors: {errors}", said)
 
@@ -108,7 +107,7 @@ def check_found(cc, name, sender, macro, more):
         tap.ok(False, name, f"the model has no {macro}")
         return
     errors, said = search(cc, f"-DSENDER={sender} -D{macro} {more}", ("-O0", "-DSAFETY"), table=20)
-    # The error must be a failed assertion, and not a path or a state that was too large.
+    # The error has to be a failed assertion, and not a path or a state that was too large.
     tap.ok(bool(errors) and "assertion violated" in said, name, f"errors: {errors}", said)
 
 

@@ -82,7 +82,7 @@ void bounds_check(struct world *w, int side, struct hw_peer *p)
 void bounds_watch(struct world *w, int side, struct bounds_op *b, const struct hw_op *op)
 {
     const struct hw_peer *p = op->peer;
-    uint64_t now = p->session.home->now, turns = HW_MS / 2; /* a turn runs only some tasks */
+    uint64_t now = p->session.home->now, turns = HW_MS / 2; /* a turn runs only some of the tasks */
     bool off = atomic_load(&op->off);
     if (p->dead || world_is_still(w, side))
         return;

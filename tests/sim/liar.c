@@ -3,13 +3,13 @@
 
 #include "wire/wire.h"
 
-/* There is only one liar, because session operations have no argument but the peer. */
+/* The state is static, because session operations receive no argument except the peer. */
 static struct {
     struct sim *s;
     struct hw_session_ops ops;
 } liar;
 
-/* Returns a number in place of n: near n, of another magnitude, or a small random one. */
+/* Returns a replacement for n: a number near n, one of a different magnitude, or a small random one. */
 static uint64_t change_number(struct sim *s, uint64_t n)
 {
     switch (sim_random(s, 6)) {
@@ -42,7 +42,7 @@ static void lie_in_control(struct sim *s, struct hw_link_out *out)
     case 6: /* an answer without a request */
         h.kind = HW_CONTROL_STOPPED;
         break;
-    case 7: /* of kinds that have no payload */
+    case 7: /* types that have no payload */
         do
             h.kind = 1 + (uint32_t)sim_random(s, HW_CONTROL_KINDS - 1);
         while (h.kind == HW_CONTROL_NOTE || h.kind == HW_CONTROL_EAGER);
@@ -55,7 +55,7 @@ static void lie_in_control(struct sim *s, struct hw_link_out *out)
     hw_control_encode(out->ext, &h);
 }
 
-/* Changes a number of 4 or 8 bytes in the extension of a frame that is no control message. */
+/* Changes a number of 4 or 8 bytes in the extension of a frame that is not a control message. */
 static void lie_in_extension(struct sim *s, struct hw_link_out *out)
 {
     uint32_t words = HW_MIN(out->ext_len, 48u) / 4, i = words ? (uint32_t)sim_random(s, words) : 0;
@@ -79,7 +79,7 @@ static bool fill_with_lies(void *up, struct hw_parcel *parcel, struct hw_link_ou
     else if (out->type == HW_MSG_CONTROL)
         lie_in_control(s, out);
     else if (out->type == HW_MSG_WRITE && sim_chance(s, 2))
-        hw_put32(out->ext + HW_MSG_VECS_HEAD, (uint32_t)sim_random(s, 12)); /* another region, if it exists */
+        hw_put32(out->ext + HW_MSG_VECS_HEAD, (uint32_t)sim_random(s, 12)); /* a different region, if it exists */
     else
         lie_in_extension(s, out);
     return true;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer whose frames are well formed but whose statements are false. */
+/* A peer that sends well-formed frames with false contents. */
 #ifndef HW_SIM_LIAR_H
 #define HW_SIM_LIAR_H
 
 #include "message/op.h"
 #include "world.h"
 
-/* From now on p sometimes changes what its frames say to its peer. Its links and its session stay honest: links.c has
- * the peer that acknowledges what it does not have. */
+/* Makes p change the contents of some of its frames from now on. The links and the session of p stay honest: links.c
+ * simulates a peer that acknowledges frames that it has not received. */
 void liar_take_over(struct world *w, struct hw_peer *p);
 
 #endif

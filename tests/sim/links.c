@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two nodes, connected by up to four links that die and come back; one or both write to the other's memory. The layer
- * above the links is small: chunks of any operation use any link; if a link dies, both sides close it, then tell each
- * other how much they have received, and only then send the rest over other links and connect again.
+ * Two nodes, connected by up to four links that fail and recover. One node writes to the other node's memory, or both
+ * do. The layer above the links is small: any link can carry chunks of any operation. If a link fails, both sides close
+ * it and tell each other how many frames they have received. Only then do they send the remaining chunks over other
+ * links and reconnect the link.
  *
- * Checks: each byte that arrives is what the operation's source held when it was posted (so nothing is read after an
- * operation has ended and its source is overwritten, even if the peer lied about what it has); no chunk arrives twice;
- * none is acknowledged before it arrives, unless the peer lies; no byte is written to memory after the operation has
- * ended or its memory was revoked; every operation ends; windows are respected.
+ * Checks: each byte that arrives is the byte that the operation's source held when the operation was posted. (So
+ * nothing is read after an operation has ended and its source is overwritten, even if the peer lies about what it has
+ * received.) No chunk arrives twice. No chunk is acknowledged before it arrives, unless the peer lies. No byte is
+ * written to memory after the operation has ended or its memory was revoked. Every operation ends. Windows are
+ * respected.
  */
 #include "core/link.h"
 #include "sim.h"
@@ -20,27 +22,27 @@
 #define SLOTS   4
 #define OPS     6    /* in flight per side */
 #define OP_MAX  6000 /* bytes */
-#define WINDOW  3000 /* of a link: smaller than an operation */
+#define WINDOW  3000 /* per link: smaller than an operation */
 #define CHUNKS  64   /* in flight per side */
 #define PIECES  8
 #define POISON  SIM_POISON
 #define STEPS   60000
-#define ENTRIES 12 /* u32 offset, u32 length, u32 operation's serial number: extension of a chunk */
+#define ENTRIES 12 /* extension of a chunk: u32 offset, u32 length, u32 serial number of the operation */
 
 enum { T_CHUNK = 1, T_CONFIRM, T_LAST };
 
 struct op {
-    bool used, off, revoked; /* off: cancelled. revoked: the receiver has revoked the memory */
-    bool read; /* off: links may still read the source, which was sent by reference; link k does not any more .. */
+    bool used, off, revoked; /* off: cancelled; revoked: the receiver has revoked the memory */
+    bool read; /* the operation is cancelled, but links may still read its source; link k has stopped reading it .. */
     uint64_t let_go[SLOTS];     /* .. once it has released this many bytes .. */
     uint32_t let_go_gen[SLOTS]; /* .. or has another generation */
     uint32_t serial;
     uint32_t len, cut, confirmed; /* bytes */
-    uint32_t under_way;           /* chunks that a link has, or that wait to be sent again */
-    uint32_t hole, hole_end;      /* of the target: these bytes are written nowhere */
+    uint32_t under_way;           /* chunks that a link holds, or that wait to be retransmitted */
+    uint32_t hole, hole_end;      /* range of the target whose bytes are discarded */
     uint8_t src[OP_MAX];
     uint8_t dst[OP_MAX];  /* in the other node's memory */
-    bool arrived[OP_MAX]; /* of complete chunks */
+    bool arrived[OP_MAX]; /* bytes of complete chunks */
 };
 
 struct chunk {
@@ -52,15 +54,15 @@ struct chunk {
 struct slot {
     struct hw_link link;
     bool made;      /* link has buffers */
-    uint32_t gen;   /* of the link, as known to this side */
+    uint32_t gen;   /* generation of the link, as known to this side */
     bool up;        /* the link works */
-    bool peer_word; /* the other side's final count for gen has arrived, in peer_count */
-    bool settled;   /* .. and nothing of gen is left */
+    bool peer_word; /* the other side's final count for gen has arrived, and is in peer_count */
+    bool settled;   /* .. and nothing of generation gen is left */
     uint64_t peer_count;
     bool tell_confirm, tell_last;
     bool placing;                  /* a frame is between place() and its end */
     uint32_t in_serial, in_offset; /* of the incoming chunk */
-    bool in_scratch; /* it goes to scratch: what the liar receives, whose peer's operations may end early */
+    bool in_scratch;               /* the liar stores chunks in scratch, because its peer's operations may end early */
     uint8_t scratch[OP_MAX];
 };
 
@@ -78,12 +80,12 @@ struct world {
     struct node node[2];
     struct sim_conn conn[SLOTS];
     uint32_t slots, ops;
-    uint32_t faults; /* still to come; without further ones everything has to end */
+    uint32_t faults; /* faults left to inject; without any, everything has to end */
 };
 
 static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
 {
-    /* never POISON */
+    /* never returns POISON */
     return (uint8_t)((hw_hash(HW_HASH_START, (uint32_t[]){(uint32_t)side, serial, offset}, 12) >> 17) % POISON);
 }
 
@@ -95,7 +97,7 @@ static struct slot *find_slot(struct node *n, const struct hw_link *l)
     return NULL;
 }
 
-/* what the link requests from its upper layer */
+/* frames that a link requests from its upper layer */
 
 static bool pull_word(struct node *n, struct hw_link_out *out)
 {
@@ -148,7 +150,7 @@ static struct chunk *cut_chunk(struct node *n, uint64_t budget)
     return NULL;
 }
 
-/* Splits len bytes at ptr (NULL: nowhere), which belong to the owner, into up to `most` pieces. */
+/* Splits len bytes of the owner at ptr (NULL: discard) into up to `most` pieces. */
 static uint32_t scatter(struct sim *s, const struct op *owner, uint8_t *ptr, uint32_t len, struct hw_piece *piece,
                         uint32_t most)
 {
@@ -164,7 +166,7 @@ static uint32_t scatter(struct sim *s, const struct op *owner, uint8_t *ptr, uin
     return n;
 }
 
-/* Places [from, to) of an operation, around the hole in its target. */
+/* Places the range [from, to) of an operation, and discards the part in the hole of the target. */
 static uint32_t place_chunk(struct sim *s, struct op *op, uint32_t from, uint32_t to, struct hw_piece *piece)
 {
     uint32_t a = HW_MIN(HW_MAX(op->hole, from), to), b = HW_MIN(HW_MAX(op->hole_end, from), to), n = 0;
@@ -206,7 +208,7 @@ static struct op *find_op(struct node *n, uint32_t serial)
     return NULL;
 }
 
-/* Places bytes of the chunk's payload from `at` on: all that remain, or some of them. */
+/* Places all or some of the remaining bytes of the chunk's payload, starting at `at`. */
 static int place_more(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                       uint32_t *n_pieces)
 {
@@ -236,7 +238,7 @@ static int place(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_p
         *n_pieces = 0;
         find_slot(n, l)->placing = true;
         if (hw_get32(in->ext + 4) != sl->gen)
-            return 0; /* of a connection that is long settled, or that this side does not know yet */
+            return 0; /* the connection was settled long ago, or this side does not know it yet */
         if (in->type == T_CONFIRM && sl->up)
             rc = hw_link_confirm(&sl->link, count);
         else if (in->type == T_LAST && !sl->peer_word) {
@@ -349,7 +351,7 @@ static void end_link(struct node *n, uint32_t i)
     sl->up = false;
     sl->tell_confirm = false;
     sl->tell_last = true;
-    for (uint32_t k = 0; k < n->w->slots; k++) /* the link may have carried acknowledgements of others */
+    for (uint32_t k = 0; k < n->w->slots; k++) /* the link may have carried acknowledgements for other links */
         n->slot[k].tell_confirm = n->slot[k].up;
 }
 
@@ -364,7 +366,7 @@ static void settle_link(struct node *n, uint32_t i)
     while (hw_link_settle(&sl->link, sl->peer_count) < 0) {
         if (!sim_has(n->w->s, SIM_LIAR))
             sim_fail(n->w->s, "a true last word is refused: %s", hw_error());
-        sl->peer_count = sl->link.said; /* a session would end here; this one continues */
+        sl->peer_count = sl->link.said; /* a real session would end here, but this one continues */
     }
     sim_say(n->w->s, "node %d settles link %u: the peer has %llu frames", n->side, i,
             (unsigned long long)sl->peer_count);
@@ -456,7 +458,7 @@ static void post_op(struct world *w, struct node *n)
     }
 }
 
-/* Once no link reads the operation's source, it belongs to the application again, which overwrites it. */
+/* Once no link reads the operation's source any more, returns the source to the application, which overwrites it. */
 static void take_source_back(struct world *w, struct node *n, struct op *op)
 {
     for (uint32_t k = 0; k < w->slots; k++) {
@@ -510,7 +512,7 @@ static void look_at_op(struct world *w, struct node *n, struct op *op)
         take_source_back(w, n, op);
     bool over = op->under_way == 0 && (op->off || op->confirmed == op->len);
     if (!over && w->s->step % 256)
-        return; /* checking takes longer than everything else */
+        return; /* checking takes longer than the rest of the step */
     if (op->off)
         for (uint32_t k = 0; k < op->len; k++)
             if (op->dst[k] != POISON && op->dst[k] != expected_byte(n->side, op->serial, k))
@@ -537,7 +539,7 @@ static void fault(struct world *w, uint32_t i)
     sim_say(w->s, "link %u %s", i, sim_conn_break(w->s, c));
 }
 
-/* A side learns of the failure late: by a timer, or by a late reset. */
+/* Lets a side detect a failure late, as if by a timer or a late reset. */
 static void notice(struct world *w, struct node *n, uint32_t i)
 {
     struct sim_conn *c = &w->conn[i];
@@ -545,7 +547,8 @@ static void notice(struct world *w, struct node *n, uint32_t i)
         c->told[n->side] = true;
 }
 
-/* Final counts are soft state: a link that carried one may have died. They are repeated until the link is up again. */
+/* Sends all final counts again. A link that carried a final count may have failed, so final counts are repeated until
+ * the link is up again. */
 static void repeat_words(struct node *n)
 {
     for (uint32_t i = 0; i < n->w->slots; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three loops that post tasks to each other and set timers, driven in a random order with random budgets. Checks: a
- * posted task runs once for all posts before it began; a loop runs tasks in the order in which they were posted; timers
- * fire once, never early, in order, and not after they were stopped; a loop correctly reports when it has something to
- * do.
+ * posted task runs once for all posts made before it starts. A loop runs tasks in the order in which they were posted.
+ * Timers fire once, in order, never early, and not after they were stopped. A loop correctly reports when it has work
+ * to do.
  */
 #include "core/loop.h"
 #include "sim.h"
@@ -21,8 +21,8 @@ struct task {
     struct hw_task task;
     struct world *w;
     int on;
-    bool due;       /* posted, and not run since */
-    uint64_t order; /* order of the post that made it due */
+    bool due;       /* posted, but has not run since */
+    uint64_t order; /* order of the post that made the task due */
 };
 
 struct timer {
@@ -109,7 +109,7 @@ static void fire_one(struct hw_timer *timer)
         set_some(w, &w->side[t->on]);
 }
 
-/* Returns when the loop has something to do, according to the test. */
+/* Returns the time at which the loop has work to do, according to the test. */
 static uint64_t find_due(const struct side *side)
 {
     uint64_t at = HW_NEVER;

@@ -3,10 +3,10 @@
  * Runs schedules of the simulator.
  *   sim [--list FILE] [--seeds FIRST:COUNT]
  *   sim --trace SEED[,FEATURES[,FAULTS[,OPS]]]
- * Each seed is one schedule. The first one that fails is run again with one feature after the other removed, then with
- * fewer faults and operations, as long as it fails, and its trace is printed: the events in order. Seeds of the list
- * come first: each line has a seed, the names of its features (none: those that the seed itself selects), and after a #
- * what it found.
+ * Each seed gives one schedule. When a schedule fails, the program removes its features one by one, and then reduces
+ * its faults and operations, while the schedule still fails. It then prints the trace of the smallest failing schedule,
+ * which lists the events in order. The seeds in FILE are run first. Each line of FILE has a seed, optional names of
+ * features, and a comment after a # on the fault that the seed found. Without names, the seed selects the features.
  */
 #include "sim.h"
 
@@ -16,10 +16,10 @@
 #include <string.h>
 
 #define ALL_FEATURES ((1u << SIM_FEATURES) - 1)
-#define REPLAYED     64 /* one seed in this many is run twice, to check that it replays exactly */
+#define REPLAYED     64 /* one in this many seeds is run twice, to check that a seed always gives the same run */
 
-/* Of four seeds, one has all features, and one has all except the liar, which hides other faults. The other two have
- * random subsets, in which single features show more. */
+/* Of every four seeds, one has all features, and one has all except the liar, which hides other faults. The other two
+ * have random subsets, because some faults only show when few features are active. */
 static uint32_t pick_features(uint64_t seed)
 {
     struct sim s = {.state = seed ^ 0x5eed};
@@ -33,7 +33,7 @@ static uint32_t pick_features(uint64_t seed)
     }
 }
 
-/* Runs all parts of a seed, from the lowest layer up, until one fails. */
+/* Runs all parts of a schedule, from the lowest layer up, until one fails. */
 static void run_schedule(struct sim *s)
 {
     static void (*const part[])(struct sim *) = {sim_run_loops, sim_run_links, sim_run_sessions, sim_run_messages,
@@ -65,10 +65,10 @@ static bool try_less(struct sim *s, struct sim less)
     return run.failed[0];
 }
 
-/* Lowers the limit at this offset in *s by bisection, from `from`, as far as the schedule still fails. */
+/* Reduces the limit at this offset in *s by bisection, starting at `from`, while the schedule still fails. */
 static void shrink_limit(struct sim *s, size_t offset, uint32_t from)
 {
-    uint32_t low = 0, high = from; /* it fails with high */
+    uint32_t low = 0, high = from; /* the schedule fails with high */
     while (low < high) {
         struct sim less = *s;
         uint32_t middle = low + (high - low) / 2;
@@ -103,7 +103,7 @@ static void shrink_and_print(uint64_t seed, uint32_t features)
     printf("\nreplay: sim --trace %llu,%u,%u,%u\n", (unsigned long long)seed, s.features, s.most_faults, s.most_ops);
 }
 
-/* Runs one seed and increases *steps. Returns false, and prints why, if it fails. */
+/* Runs one seed and adds its steps to *steps. If the seed fails, prints the reason and returns false. */
 static bool run_seed(uint64_t seed, uint32_t features, uint64_t *steps)
 {
     struct sim s = make_schedule(seed, features), again = s;
@@ -131,7 +131,7 @@ static bool find_feature(const char *name, uint32_t *features)
     return false;
 }
 
-/* Runs the seeds of a file. Returns false, and prints why, if one fails or the file is wrong. */
+/* Runs the seeds in a file. If one fails, or the file is malformed, prints the reason and returns false. */
 static bool run_list(const char *path, uint64_t *count, uint64_t *steps)
 {
     char line[256], *rest, *end;

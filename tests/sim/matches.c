@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages through queues between two nodes: sent and received in any order, short and long, too long, cancelled
- * explicitly and by deadline, while rails die and memory runs out.
+ * Messages in queues between two nodes: sent and received in any order, short, long or too long, cancelled explicitly
+ * or by deadline, while rails fail and memory runs out.
  *
- * Streams are closed by either side, or both. A queue's number here is that of its stream; stream 0 is never closed.
+ * Streams are closed by either side or by both. The queue number in this file is the number of the queue's stream.
+ * Stream 0 is never closed.
  *
- * Checks: each operation ends once, with a reason if it fails; a receive that succeeds has one complete message of its
- * queue, and no other receive has it; receives get messages in the order in which both were posted, and if nothing was
- * cancelled the k-th gets the k-th; the message of a send that succeeds is in a receive; no queue keeps a send and a
- * receive that wait for each other; all operations of a stream that a side has closed end, none begins there, and once
- * both have closed it no side remembers it; after its end nothing reads or writes an operation's memory; the layer
- * above is called without a lock; at the end nothing is left, not even a queue.
+ * Checks: each operation ends once, and there is a valid reason if it fails. A successful receive has one complete
+ * message of its queue, and no other receive has the same message. Receives get messages in the order in which sends
+ * and receives were posted; if nothing was cancelled, the k-th receive gets the k-th message. The message of a
+ * successful send is in a receive. No queue keeps both a send and a receive waiting. All operations of a stream that a
+ * side has closed end, and no new ones start; once both sides have closed the stream, neither side keeps state for it.
+ * After an operation has ended, nothing reads or writes its memory. The layer above is called without a lock. At the
+ * end nothing is left, not even a queue.
  */
 #include "bounds.h"
 #include "message/queue.h"
@@ -37,10 +39,10 @@ struct action {
     bool posted, over, off, late;
     struct bounds_op watch;
     int result;
-    uint32_t with;       /* receive: the serial of the send that it matched; NOBODY: none, or one of no bytes */
+    uint32_t with;       /* receive: serial of the matching send; NOBODY if there is none or the send is empty */
     uint32_t got;        /* receive: length of the message */
-    bool received;       /* send: a receive has it */
-    uint8_t mem[LENGTH]; /* of the application */
+    bool received;       /* send: a receive has its message */
+    uint8_t mem[LENGTH]; /* the application's memory */
 };
 
 struct node {
@@ -51,13 +53,13 @@ struct node {
     struct hw_peer peer;
     struct action action[OPS];
     uint32_t n, posted;
-    bool closes[QUEUES];                  /* this side closes the stream at some time */
-    bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; has closed it */
+    bool closes[QUEUES];                  /* this side closes the stream at some point */
+    bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; the close succeeded */
     bool in_close;                        /* hw_stream_close() is running */
-    uint32_t filled;                      /* streams that one side closed before the simulation began */
+    uint32_t filled;                      /* number of streams that one side closed before the simulation began */
 };
 
-/* Memory that the product must not take for host memory. */
+/* Memory that the library must not treat as host memory. */
 static struct hw_space device;
 
 static uint8_t make_byte(int side, uint32_t serial, uint32_t at)
@@ -81,13 +83,13 @@ static const char *get_verb(const struct action *a)
 
 /* ends of operations */
 
-/* Returns true if one of the sides may have closed the operation's stream. */
+/* Returns true if either side may have closed the operation's stream. */
 static bool is_closing(const struct action *a)
 {
     return a->node->closing[a->queue] || a->node->other->closing[a->queue];
 }
 
-/* Returns true if an operation of the other kind in this queue may have made this one fail with the error. */
+/* Returns true if the error may have been caused by an operation of the opposite kind in the same queue. */
 static bool may_fail_with(const struct action *a, int error)
 {
     const struct node *o = a->node->other;
@@ -113,7 +115,7 @@ static void check_failure(const struct action *a)
         sim_fail(n->w->s, "%s %u of node %d fails with %d: %s", get_verb(a), a->serial, n->side, a->result, hw_error());
 }
 
-/* Checks the message of a receive: finds the send by the first bytes, and checks all others. */
+/* Checks the message of a receive: finds the send by the first bytes, and checks all remaining bytes. */
 static void check_message(struct action *a)
 {
     struct node *n = a->node, *o = n->other;
@@ -164,13 +166,13 @@ static void end_op(struct hw_op *op)
     sim_say(s, "%s %u of node %d ends: %d, %u bytes of %d", get_verb(a), a->serial, n->side, a->result, a->got,
             (int)a->with);
     memset(a->mem, a->kind == HW_OP_SEND ? WORLD_POISON : AFTER,
-           sizeof a->mem); /* it belongs to the application again */
+           sizeof a->mem); /* the application owns this memory again */
     if (sim_chance(s, 4))
         forget_op(a);
     do_more(n);
 }
 
-/* ---- what the application does -------------------------------------------------------------------------- */
+/* ---- the application ------------------------------------------------------------------------------------ */
 
 static uint32_t pick_length(struct sim *s, enum hw_op_kind kind)
 {
@@ -240,7 +242,7 @@ static void post_op(struct node *n)
     a->watch.deadline = op->deadline;
     a->posted = true;
     sim_say(s, "node %d posts %s %u: %u bytes, queue %u", n->side, get_verb(a), a->serial, a->len, a->queue);
-    /* while a stream is being closed, it is not known yet whether it is closed */
+    /* while a stream is being closed, the test does not know yet whether the close succeeds */
     bool refused = n->closed[a->queue] && !n->other->closing[a->queue] && !n->in_close;
     int rc = hw_op_post(op);
     sim_fail_memory(NULL);
@@ -274,7 +276,7 @@ static void close_stream(struct node *n, uint32_t stream)
     struct sim *s = n->w->s;
     if (n->closed[stream])
         return;
-    n->closing[stream] = n->closed[stream] = true; /* operations that end meanwhile call this function again */
+    n->closing[stream] = n->closed[stream] = true; /* callbacks during the close may call this again */
     n->in_close = true;
     int rc = hw_stream_close(&n->peer, stream);
     n->in_close = false;
@@ -295,7 +297,7 @@ static void close_any(struct node *n)
         close_stream(n, stream);
 }
 
-/* Sometimes posts or cancels an operation, or closes a stream, as an application may in a callback. */
+/* Sometimes posts or cancels an operation, or closes a stream, as applications may do in a callback. */
 static void do_more(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -353,7 +355,8 @@ static bool is_live(const struct action *a)
     return a->posted && !a->over;
 }
 
-/* Returns an unfinished operation whose queue also has an unfinished counterpart, or NULL if there is none. */
+/* Returns an unfinished operation whose queue also has an unfinished operation of the opposite kind, or NULL if there
+ * is none. */
 static const struct action *find_waiting(const struct node *n)
 {
     const struct node *o = n->other;
@@ -401,7 +404,8 @@ static bool has_settled(const struct node node[2])
            !find_unclosed(&node[0]) && !find_unclosed(&node[1]);
 }
 
-/* Checks that receives got messages in the order of sends; all of them, if nothing was cancelled. */
+/* Checks that receives got messages in the order of the sends, and that they got all messages if nothing was
+ * cancelled. */
 static void check_order(const struct node *n)
 {
     const struct node *o = n->other;
@@ -429,7 +433,7 @@ static void check_order(const struct node *n)
     }
 }
 
-/* Checks that each message was received if its send succeeded. Messages without bytes are not identified. */
+/* Checks that each message was received if its send succeeded. Empty messages cannot be identified. */
 static void check_received(const struct node *n)
 {
     for (uint32_t i = 0; i < n->posted; i++) {
@@ -451,7 +455,7 @@ static void check_memory(const struct node *n)
     }
 }
 
-/* Returns what is left after all operations have ended, or NULL. */
+/* Returns the name of a resource that is still in use after all operations have ended, or NULL. */
 static const char *find_left(const struct node *n)
 {
     const struct hw_peer *p = &n->peer;
@@ -471,7 +475,7 @@ static const char *find_left(const struct node *n)
                                                          : NULL;
 }
 
-/* Checks the limits of the node's peer and operations. */
+/* Checks the limits on the node's peer and operations. */
 static void check_limits(struct node *n)
 {
     bounds_check(n->w, n->side, &n->peer);
@@ -503,8 +507,8 @@ static void take_step(struct world *w, struct node node[2])
             forget_op(&n->action[i]);
 }
 
-/* Sometimes simulates that many eager bytes were sent and none received, that sequence numbers are about to wrap
- * around, and that one side has closed many streams. */
+/* Sometimes sets counters as if many eager bytes had been sent but not received, as if sequence numbers were about to
+ * wrap around, and as if one side had closed many streams. */
 static void fill_rooms(struct node *n, uint64_t *taken)
 {
     struct sim *s = n->w->s;
@@ -552,8 +556,8 @@ static void make_node(struct world *w, struct node node[2], int side)
                      &world_io, n, &w->limits, binding) < 0)
         abort();
     for (unsigned i = 0; i < w->rails; i++)
-        hw_peer_pair(&n->peer, i, i / (1 + w->s->seed % 2)); /* alone, or two rails for a pair of NICs */
-    n->peer.answer_in = 100000 * HW_MS;                      /* the simulator's network is not a healthy one */
+        hw_peer_pair(&n->peer, i, i / (1 + w->s->seed % 2)); /* each rail alone, or two rails per pair of NICs */
+    n->peer.answer_in = 100000 * HW_MS;                      /* more than the slow simulated network needs */
     w->side[side].session = &n->peer.session;
 }
 
@@ -561,13 +565,13 @@ static void end_peers(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;
     for (unsigned i = 0; i < w->rails; i++)
-        w->broken[i] = true; /* no more answers come */
+        w->broken[i] = true; /* no more answers arrive */
     world_calm(w);
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         sim_say(s, "node %d's peer is to die", k);
         hw_peer_die(&n->peer, -ESHUTDOWN);
-        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side sometimes learns of it */
+        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* sometimes the other side learns of the kill */
         for (uint64_t i = 0; i < DRAIN && (!hw_peer_is_gone(&n->peer) || i < more); i++) {
             w->now += sim_random(s, 1000);
             world_turn(w, hw_peer_is_gone(&n->peer) || sim_chance(s, 4) ? !k : k, 1);
@@ -590,7 +594,7 @@ static void free_node(struct node *n)
     hw_domain_free(&n->domain);
 }
 
-/* Cancels all operations that have not ended. Then nothing may be left. */
+/* Cancels all unfinished operations, and checks that nothing is left. */
 static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2])
 {
     struct sim *s = w->s;
@@ -602,7 +606,7 @@ static void call_off_rest(struct world *w, struct node node[2], uint64_t taken[2
     }
     for (int i = 0; i < STEPS && left && !s->failed[0]; i++) {
         world_step(w);
-        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* the other side closes what one side has closed */
+        for (uint32_t k = 0; k < 2 * QUEUES; k++) /* each side closes the streams that the other side has closed */
             if (node[!(k % 2)].closing[k / 2])
                 close_stream(&node[k % 2], k / 2);
         left = find_left(&node[0]);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The message layer between two nodes: writes, reads and notifications of various sizes over regions that come and go,
- * cancelled explicitly and by deadline, while rails die and memory runs out.
+ * The message layer between two nodes: writes, reads and notifications of various sizes over regions that are created
+ * and revoked, cancelled explicitly and by deadline, while rails fail and memory runs out.
  *
- * Checks: each operation that was posted ends once; one that succeeds has moved every byte by then; one that fails had
- * a reason to; after its end nothing reads or writes its memory, and nothing more of a write arrives unless the write
- * was given up; no byte of a region changes except those that are written; nothing touches a region that was revoked;
- * notifications arrive once, complete, and never before the bytes of their write; those without a write arrive in their
- * order; those of successful operations arrive; a side that closes says so once, after the notifications that ended
- * before; no limit is exceeded, and nothing waits for room that exists; the layer above is called without a lock; no
- * honest frame is refused; at the end nothing is left.
+ * Checks: each posted operation ends once. A successful operation has moved every byte by the time it ends; a failed
+ * operation has a valid reason. After an operation has ended, nothing reads or writes its memory, and no more bytes of
+ * a write arrive unless the write was given up. Only bytes that are written change in a region, and nothing accesses a
+ * revoked region. Notifications arrive once, complete, and never before the bytes of their write; notifications without
+ * a write arrive in order, and the notifications of successful operations always arrive. A side that closes announces
+ * the close once, after the notifications that ended earlier. No limit is exceeded, and nothing waits for room that is
+ * available. The layer above is called without a lock. No honest frame is refused. At the end nothing is left.
  */
 #include "messages.h"
 
@@ -59,11 +59,11 @@ static void take_all_notes(struct node *n)
     sim_fail_memory(NULL);
 }
 
-/* used room */
+/* room in use */
 
-/* Sometimes simulates that the node has already sent a lot: its peer's application has not taken most of the
- * notifications that there is room for, most read requests are not answered, and the peer has read control messages
- * without confirming that. */
+/* Sometimes sets counters as if the node had already sent a lot of data: the peer's application has not taken most of
+ * the notifications that fit in the buffer, most read requests are unanswered, and the peer has read control messages
+ * but not acknowledged them. */
 static void fill_rooms(struct node *n)
 {
     struct sim *s = n->w->s;
@@ -88,7 +88,7 @@ static void fill_rooms(struct node *n)
     o->in.acked = acked;
 }
 
-/* Gives back the room that fill_rooms() took. */
+/* Releases the room that fill_rooms() took. */
 static void make_room(struct node *n)
 {
     struct hw_peer *p = &n->peer, *o = &n->other->peer;
@@ -103,7 +103,7 @@ static void make_room(struct node *n)
     hw_ops_flush(p);
 }
 
-/* Checks that nothing waits for room that exists. */
+/* Checks that nothing waits for room that is available. */
 static void check_rooms(const struct node *n)
 {
     const struct hw_peer *p = &n->peer;
@@ -120,8 +120,8 @@ static void check_rooms(const struct node *n)
         sim_fail(s, "node %d has a read that waits for room that is there", n->side);
 }
 
-/* Notes that an operation is overdue. Called before each step, for all operations: the script does not know those that
- * answer the peer's requests. */
+/* Records whether an operation is overdue. Called before each step for all operations, because the script does not know
+ * the operations that answer the peer's requests. */
 static void note_overdue(struct node *n)
 {
     hw_list_each(it, tmp, &n->peer.all)
@@ -131,7 +131,7 @@ static void note_overdue(struct node *n)
     }
 }
 
-/* Checks the limits of the node's peer and operations, unless it is the liar. */
+/* Checks the limits on the node's peer and operations, unless the node is the liar. */
 static void check_limits(struct node *n)
 {
     if (n->w->lies && n->side == 1)
@@ -163,7 +163,7 @@ static void note_down(void *up, unsigned rail)
 static void note_death(void *up, int why)
 {
     struct node *n = up;
-    /* if the clock has just jumped, note_overdue() may not have run since */
+    /* if the clock has just jumped, note_overdue() may not have run since the jump */
     bool overdue = n->overdue || n->w->now - n->w->resumed < 2 * HW_TICK;
     for (uint32_t i = 0; i < n->posted; i++) {
         const struct action *a = &n->action[i];
@@ -235,28 +235,29 @@ static void make_node(struct world *w, struct node node[2], int side, bool impat
                      &world_io, n, &w->limits, binding) < 0)
         abort();
     for (unsigned i = 0; i < w->rails; i++)
-        hw_peer_pair(&n->peer, i, i / (1 + w->s->seed % 2)); /* alone, or two rails for a pair of NICs */
+        hw_peer_pair(&n->peer, i, i / (1 + w->s->seed % 2)); /* each rail alone, or two rails per pair of NICs */
     n->peer.patience = HW_TICK + sim_random(w->s, 4) * HW_MS;
     n->peer.by_reference = w->s->seed % 7 == 3;
     n->peer.relieved = 1;
     n->peer.relief = n->peer.session.rails > 1 && w->s->seed % 3 == 1;
     if (!n->impatient)
-        n->peer.answer_in = 100000 * HW_MS; /* the simulator's network is not a healthy one */
+        n->peer.answer_in = 100000 * HW_MS; /* more than the slow simulated network needs */
     w->side[side].session = &n->peer.session;
 }
 
-/* Kills one side's peer, and then the other's: nothing may be left. While the first one dies, the other side works. */
+/* Kills one side's peer and then the other side's, and checks that nothing is left. The other side keeps running while
+ * the first peer dies. */
 static void end_peers(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;
     for (unsigned i = 0; i < w->rails; i++)
-        w->broken[i] = true; /* no more answers come */
+        w->broken[i] = true; /* no more answers arrive */
     world_calm(w);
     for (int k = 0; k < 2 && !s->failed[0]; k++) {
         struct node *n = &node[k];
         sim_say(s, "node %d's peer is to die", k);
         hw_peer_die(&n->peer, -ESHUTDOWN);
-        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* the other side sometimes learns of it */
+        uint64_t more = k == 0 ? sim_random(s, 4000) : 0; /* sometimes the other side learns of the kill */
         for (uint64_t i = 0; i < DRAIN && (!hw_peer_is_gone(&n->peer) || i < more); i++) {
             bool gone = hw_peer_is_gone(&n->peer);
             w->now += sim_random(s, 1000);
@@ -302,8 +303,8 @@ static bool keeps_own_ops(struct hw_peer *p)
     return false;
 }
 
-/* Node 1's home stops from some step on: nothing that it would send arrives, though its rails work. Or node 1 lies.
- * What node 0 then cancels ends nevertheless. */
+/* Stops node 1's home loop at a random step, so that node 1 sends nothing more although its rails work, or lets node 1
+ * lie. Checks that operations that node 0 then cancels still end. */
 static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
 {
     struct sim *s = w->s;
@@ -312,14 +313,14 @@ static void run_with_bad_peer(struct world *w, struct node node[2], bool stuck)
         if (s->step == from && stuck)
             sim_say(s, "the home loop of node 1 stands still");
         w->stuck |= s->step == from && stuck;
-        node[1].overdue |= w->stuck; /* once its home continues, at the end, the time is over */
+        node[1].overdue |= w->stuck; /* the time limit has expired when the home loop continues at the end */
         take_step(w, node);
         if (s->step > from && node[0].posted == node[0].n)
             msg_cancel_all(&node[0]);
     }
     if (!s->failed[0] && !msg_has_ended(&node[0]))
         sim_fail(s, "operations of node 0 were called off, and have not ended");
-    /* what node 0 could not give back is not kept forever: the peer answers within its time, or counts as dead */
+    /* node 0 does not keep cancelled operations forever: the peer answers in time or is declared dead */
     bool kept = true;
     for (end = s->step + STEPS; stuck && kept && s->step < end && !s->failed[0]; s->step++) {
         take_step(w, node);

@@ -7,8 +7,8 @@
 uint8_t msg_make_byte(int side, uint32_t serial, uint32_t at)
 {
     uint32_t h = (at * 0x9e3779b1u) ^ (serial * 0x85ebca77u) ^ ((uint32_t)side * 0xc2b2ae3du);
-    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared, and no better hash is needed */
-    return (uint8_t)(64 + (h >> 17) % 128); /* never POISON or AFTER */
+    h = (h ^ h >> 15) * 0x2c1b3c6du;        /* many bytes are made and compared, so a simple hash is used */
+    return (uint8_t)(64 + (h >> 17) % 128); /* never returns POISON or AFTER */
 }
 
 void msg_check_unlocked(struct node *n)
@@ -27,8 +27,8 @@ uint8_t *msg_find_target(const struct action *a, uint32_t at)
     return t->region->mem + t->at + at;
 }
 
-/* Returns the number of bytes of the write that are not at their target. Does not count regions that were given back to
- * the application. */
+/* Returns the number of bytes of the write that are missing at the target. Ignores regions that were returned to the
+ * application. */
 static uint32_t count_missing(const struct action *a)
 {
     uint32_t n = 0;
@@ -37,8 +37,8 @@ static uint32_t count_missing(const struct action *a)
     return n;
 }
 
-/* Notes that incomplete writes to this region can only fail from now on, because it is about to be returned to the
- * application. */
+/* Notes that incomplete writes to this region can only fail from now on, because the region is about to be returned to
+ * the application. */
 void msg_note_missing(const struct region *r)
 {
     struct node *o = r->node->other;
@@ -49,7 +49,7 @@ void msg_note_missing(const struct region *r)
     }
 }
 
-/* Returns the number of wrong bytes of a read. Bytes that the read has not changed count as wrong only if `all`. */
+/* Returns the number of wrong bytes in a read. Unchanged bytes count as wrong only if `all` is set. */
 static uint32_t count_misread(const struct action *a, bool all)
 {
     uint32_t n = 0;
@@ -69,7 +69,8 @@ static bool is_revoking(const struct action *a)
     return any;
 }
 
-/* Returns true if the node has this control message: it was read, or waits for its turn. */
+/* Returns true if the node has received this control message, whether the node has read the message or only
+ * queued it. */
 static bool has_control(const struct node *n, uint32_t sequence)
 {
     const struct hw_peer *p = &n->peer;
@@ -99,7 +100,7 @@ static void check_success(struct action *a)
                  count_missing(a), a->len);
 }
 
-/* Checks that an operation failed with the expected error, or one explained by what happened to it. */
+/* Checks that an operation failed with the expected error or for a valid reason. */
 void msg_check_failure(const struct action *a)
 {
     const struct node *n = a->node;
@@ -164,12 +165,12 @@ void msg_check_bye(struct node *n)
             sim_fail(n->w->s, "node %d hears that its peer closes before notification %u", n->side, i);
 }
 
-/* Checks that no byte of the region changed except those that were written. */
+/* Checks that no byte of the region has changed without being written. */
 static void check_region(const struct region *r)
 {
     bool stranger = r->x.only && r->x.only != &r->node->peer;
     if (r->node->w->lies && r->x.rights & HAWSER_REMOTE_WRITE && !stranger)
-        return; /* the peer may write anything there */
+        return; /* the peer may write anywhere in this region */
     static uint8_t mem[REGION];
     const struct node *o = r->node->other;
     memcpy(mem, r->mem, sizeof mem);
@@ -210,12 +211,12 @@ void msg_check_node(const struct node *n)
 {
     struct sim *s = n->w->s;
     if (n->w->lies && n->side == 1)
-        return; /* it has told its peer where to write */
+        return; /* the liar may have told its peer to write anywhere */
     for (uint32_t i = 0; i < n->posted && !s->failed[0]; i++) {
         const struct action *a = &n->action[i];
         if (!a->posted || !a->over)
             continue;
-        /* the other node may still receive some of it */
+        /* the other node may still receive bytes of this operation */
         bool unknown = (a->result && a->orphaned) || (a->deserted && a->kind == HW_OP_WRITE) || n->w->lies;
         for (uint32_t k = 0; k < a->len; k++) {
             if (a->local[k] != (a->kind == HW_OP_WRITE ? POISON : AFTER))
@@ -244,7 +245,7 @@ bool msg_has_ended(const struct node *n)
     return true;
 }
 
-/* Returns what is still in flight for node, or NULL. */
+/* Returns the name of something that is still in flight for the node, or NULL. */
 const char *msg_find_unsettled(const struct node *n)
 {
     const struct hw_peer *p = &n->peer, *o = &n->other->peer;

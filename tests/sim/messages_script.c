@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The applications of two nodes: regions that come and go, operations that are posted and cancelled. */
+/* The applications of two nodes: they create and revoke regions, and post and cancel operations. */
 #include "messages.h"
 
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static struct region *pick_region(struct node *n, uint32_t len)
 
 /* ---- operations ------------------------------------------------------------------------------------- */
 
-/* Gives back the handle of an operation, and its imports. */
+/* Releases the handle of an operation, and its imports. */
 static void forget_op(struct action *a)
 {
     if (a->op)
@@ -115,7 +115,7 @@ static void end_op(struct hw_op *op)
     for (uint32_t i = 0; i < a->len; i++)
         a->left[i] = *msg_find_target(a, i);
     memset(a->local, a->kind == HW_OP_WRITE ? POISON : AFTER,
-           sizeof a->local); /* it belongs to the application again */
+           sizeof a->local); /* the application owns this memory again */
     if (sim_chance(s, 4) && !a->deserted)
         forget_op(a);
     msg_do_more(n);
@@ -136,8 +136,8 @@ static void fill_spans(struct sim *s, struct action *a, struct hw_op *op)
     }
 }
 
-/* Assigns a range in each of the operation's regions, and imports the regions, some with wrong keys on purpose. Returns
- * false if an import fails. */
+/* Assigns a range in each of the operation's regions, and imports the regions, some deliberately with wrong keys.
+ * Returns false if an import fails. */
 static bool import_parts(struct sim *s, struct action *a)
 {
     uint32_t right = a->kind == HW_OP_READ ? HAWSER_REMOTE_READ : HAWSER_REMOTE_WRITE;
@@ -158,8 +158,8 @@ static bool import_parts(struct sim *s, struct action *a)
             wrong = -ESTALE;
             break;
         case 2:
-            id -= 1ull << 32; /* the previous region at this place */
-            secret += 200;    /* which is not known here yet, or no longer known */
+            id -= 1ull << 32; /* the previous region with this index .. */
+            secret += 200;    /* .. with a wrong key */
             wrong = -ESTALE;
             break;
         default:
@@ -195,7 +195,7 @@ static uint32_t pick_length(struct sim *s)
     }
 }
 
-/* Returns an operation to post, or NULL if memory ran out. */
+/* Returns an operation that is ready to be posted, or NULL if memory ran out. */
 static struct hw_op *make_op(struct sim *s, struct action *a)
 {
     struct node *n = a->node;
@@ -217,7 +217,7 @@ static struct hw_op *make_op(struct sim *s, struct action *a)
         a->wrong = a->wrong ? a->wrong : -EFAULT;
     }
     for (uint32_t i = 0; i < a->len; i++)
-        a->revoked_then |= a->part[a->of[i]].region->revoked; /* without bytes, the peer is not asked */
+        a->revoked_then |= a->part[a->of[i]].region->revoked; /* the peer checks no region of an empty operation */
     return op;
 }
 
@@ -233,7 +233,7 @@ void msg_post_op(struct node *n)
         a->len = pick_length(s);
         a->parts = sim_chance(s, 3) ? 2 : 1;
         for (uint32_t i = 0; i < a->parts; i++)
-            a->part[i].region = pick_region(n, 2 * a->len); /* may be the same region for both */
+            a->part[i].region = pick_region(n, 2 * a->len); /* both parts may use the same region */
         if (!a->part[0].region || (a->parts == 2 && !a->part[1].region)) {
             a->parts = a->len = 0;
             return;

@@ -129,7 +129,7 @@ bool real_connect(struct real_node node[2], unsigned i)
         real_call(&node[0], say_hello, &h);
         if (h.gen)
             break;
-        usleep(1000); /* it has not yet noticed that it was cut */
+        usleep(1000); /* the rail has not yet noticed that its connections were cut */
     } while (hw_now() < limit);
     if (!h.gen)
         return false;

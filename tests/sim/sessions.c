@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session between two nodes of two loops each, over up to three rails that die, become silent and are connected
- * again, while handshakes are lost. One side or both send parcels, some by hw_session_send() and some that rails cut.
+ * A session between two nodes of two loops each, over up to three rails that fail, become silent and reconnect, while
+ * handshakes are lost. One or both sides send parcels: some with hw_session_send(), and some that rails cut.
  *
- * Checks: each parcel that is not cancelled arrives once, complete, while the session lives; a parcel is done only
- * after it arrived; nothing that an honest peer sends is refused; everything ends. At the end the sessions die, one
- * after the other: each parcel is then done or lost, once, and nothing of the session is left.
+ * Checks: while the session is alive, each parcel that is not cancelled arrives once and complete. A parcel is done
+ * only after it has arrived. Nothing that an honest peer sends is refused. Everything ends. At the end the sessions
+ * die, one after the other; each parcel is then either done or lost, exactly once, and nothing of the session is left.
  */
 #include "world.h"
 
@@ -17,13 +17,13 @@
 #define PARCELS 60
 #define LENGTH  2500
 #define STEPS   60000
-#define DRAIN   6000 /* steps in which a dead session releases everything */
+#define DRAIN   6000 /* steps within which a dead session has to release everything */
 
 struct parcel {
     struct hw_parcel parcel;
     bool sent, arrived, done, lost;
-    bool off, off_over;         /* cancelled by the sender; and the sender may use its memory again */
-    bool revoked, revoked_over; /* likewise, by the receiver */
+    bool off, off_over;         /* cancelled by the sender; the sender may use the memory again */
+    bool revoked, revoked_over; /* revoked by the receiver; the receiver may use the memory again */
     struct hw_let_go cancel, revoke;
     uint32_t serial, len, mark;
     uint8_t src[LENGTH], dst[LENGTH];
@@ -35,9 +35,9 @@ struct node {
     int side;
     struct hw_session session;
     struct parcel parcel[PARCELS];
-    uint32_t n, posted, to_cut; /* parcels: total; given to the session; waiting to be cut by a rail */
+    uint32_t n, posted, to_cut; /* parcels: total; passed to the session; waiting to be cut by a rail */
     uint32_t placed;            /* frames between place() and their end */
-    uint32_t mark, marked;      /* own mark; the peer's newest */
+    uint32_t mark, marked;      /* this side's mark; the peer's newest mark */
 };
 
 static uint8_t expected_byte(int side, uint32_t serial, uint32_t offset)
@@ -244,7 +244,7 @@ static void end_cancel(struct hw_let_go *g)
     struct parcel *q = hw_container_of(g, struct parcel, cancel);
     q->off_over = true;
     memset(q->src, WORLD_POISON,
-           sizeof q->src); /* it belongs to the application again: bytes that leave now are wrong */
+           sizeof q->src); /* the application owns this memory again: these bytes must not be sent */
 }
 
 static void end_revoke(struct hw_let_go *g)
@@ -273,7 +273,7 @@ static void call_off(struct world *w, struct node *n)
     }
 }
 
-/* Checks that memory that receivers got back is as they left it. */
+/* Checks that nothing has changed the memory that was returned to receivers. */
 static void check_taken_back(struct sim *s, struct node node[2])
 {
     for (int side = 0; side < 2; side++)
@@ -296,7 +296,7 @@ static bool all_done(const struct node node[2])
     return true;
 }
 
-/* Kills node 0's session, and then node 1's: nothing may be left. */
+/* Kills node 0's session and then node 1's, and checks that nothing is left. */
 static void end_sessions(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;
@@ -329,7 +329,7 @@ static void make_node(struct world *w, struct node node[2], int side)
                         &world_io, n, &w->limits) < 0)
         abort();
     for (unsigned i = 0; i < w->rails; i++)
-        hw_session_pair(&n->session, i, i / (1 + w->s->seed % 2)); /* alone, or two rails for a pair of NICs */
+        hw_session_pair(&n->session, i, i / (1 + w->s->seed % 2)); /* each rail alone, or two rails per pair of NICs */
     for (uint32_t i = 0; i < n->n; i++) {
         struct parcel *q = &n->parcel[i];
         q->serial = i;

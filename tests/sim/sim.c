@@ -62,11 +62,11 @@ void sim_fail(struct sim *s, const char *fmt, ...)
     sim_say(s, "FAILED: %s", s->failed);
 }
 
-/* memory: the linker redirects malloc() and similar functions here */
+/* memory: the linker redirects malloc() and similar functions to this file */
 
 static struct sim *failing;
 
-/* Returns true if this allocation must fail: one in 3 for every fourth seed, one in 20 for the others. */
+/* Returns true if this allocation has to fail: one in 3 for every fourth seed, and one in 20 for all others. */
 static bool is_short(void)
 {
     return failing && sim_chance(failing, failing->seed % 4 ? 20 : 3);
@@ -128,7 +128,7 @@ void sim_fail_memory(struct sim *s)
     failing = s && sim_has(s, SIM_MEMORY) ? s : NULL;
 }
 
-/* random numbers of libsodium, which queues use to hash their names */
+/* libsodium's random numbers, which queues use to hash their names */
 
 static struct sim library;
 
@@ -184,7 +184,7 @@ struct hw_link_apart sim_conn_apart(const struct sim_conn *c, int side)
         .tx = c->apart[side].is.tx, .rx = c->apart[!side].is.rx, .held = c->apart[side].is.held};
 }
 
-/* Reads the next n bytes that are sent by reference, as the network does, and stores them in the pipe before `end`. */
+/* Reads the next n bytes that are sent by reference, as the network would, and stores them in the pipe before `end`. */
 static void fetch_held(struct sim_apart *a, uint32_t end, uint32_t n)
 {
     for (uint32_t i = 0; i < n && a->is.held; i++)
@@ -192,7 +192,7 @@ static void fetch_held(struct sim_apart *a, uint32_t end, uint32_t n)
     a->delivered += n;
 }
 
-/* Reads some or all of the delivered memory once more, and releases it. */
+/* Reads some or all of the delivered memory again, and releases it. */
 static void release_held(struct sim *s, struct sim_apart *a)
 {
     uint64_t some = a->released + sim_random(s, a->delivered - a->released + 1);
@@ -203,7 +203,7 @@ static void release_held(struct sim *s, struct sim_apart *a)
     }
 }
 
-/* Executes the device's read. */
+/* Performs the device's pending read. */
 static void run_fetch(struct sim_apart *a)
 {
     if (a->fetch.from)
@@ -211,14 +211,14 @@ static void run_fetch(struct sim_apart *a)
     a->fetch.from = NULL;
 }
 
-/* Executes the device's write. */
+/* Performs the device's pending write. */
 static void run_gather(struct sim_apart *a)
 {
     if (a->gather.to)
         memcpy(a->gather.to, a->gather.buf, a->gather.n);
 }
 
-/* acked: the acknowledgements arrive. */
+/* Moves data on the second stream. Releases memory only if the acknowledgements arrive (acked). */
 static void step_apart(struct sim *s, struct sim_apart *a, bool acked)
 {
     uint32_t n = deliver_pipe(s, &a->pipe);
@@ -254,7 +254,7 @@ static int64_t write_apart(struct sim *s, struct sim_conn *c, int side, const st
     for (uint64_t i = 0; i < n && a->is.held; i++)
         a->from[(a->sent + i) % SIM_HELD] = piece->ptr + i;
     a->sent += n;
-    if (c->closed[!side]) { /* what was sent does not arrive */
+    if (c->closed[!side]) { /* the sent bytes do not arrive */
         a->delivered += n;
         return (int64_t)n;
     }
@@ -276,7 +276,7 @@ static uint64_t take_from_pipe(struct sim *s, struct sim_pipe *p, void *to, uint
     return n;
 }
 
-/* Reads bytes through a device that writes them to their place with a delay. */
+/* Reads bytes through a device that writes them to the target with a delay. */
 static int64_t read_apart(struct sim *s, struct sim_conn *c, int side, const struct hw_piece *piece)
 {
     struct sim_apart *a = &c->apart[!side];
@@ -335,7 +335,7 @@ static void close_apart(struct sim *s, struct sim_conn *c, int side)
     uint32_t left = (uint32_t)sim_random(s, out->pipe.n - out->pipe.ready + 1);
     out->pipe.n = out->pipe.ready + left;
     fetch_held(out, out->pipe.n, left);
-    out->is.held = false; /* memory is no longer read */
+    out->is.held = false; /* the memory is no longer read */
     out->fetch.n = 0;
     out->fetch.from = NULL;
     in->pipe.n = in->pipe.ready = in->gather.n = 0;
@@ -358,7 +358,7 @@ void sim_conn_deliver(struct sim *s, struct sim_conn *c)
 const char *sim_conn_break(struct sim *s, struct sim_conn *c)
 {
     if (sim_has(s, SIM_RESET) && sim_chance(s, 2)) {
-        c->told[sim_random(s, 2)] = true; /* one side learns of it now, the other one later */
+        c->told[sim_random(s, 2)] = true; /* one side learns of the reset now, the other later */
         return "is reset";
     }
     if (sim_has(s, SIM_HALF) && sim_chance(s, 2)) {
@@ -384,7 +384,7 @@ void sim_conn_close(struct sim *s, struct sim_conn *c, int side)
     if (c->closed[side])
         return;
     c->closed[side] = true;
-    /* a reset overtakes sent data: the other side gets a part of it */
+    /* a reset overtakes sent data, so the other side gets only part of the data */
     out->n = out->ready + (uint32_t)sim_random(s, out->n - out->ready + 1);
     in->n = in->ready = 0;
     if (sim_has(s, SIM_APART))
@@ -401,7 +401,7 @@ static int64_t write_conn(struct sim *s, struct sim_conn *c, int side, const voi
         n = 1 + sim_random(s, n);
     if (n == 0)
         return -EAGAIN;
-    /* a writer to a closed connection does not learn of that at once */
+    /* a writer does not learn at once that the peer has closed the connection */
     if (!c->closed[!side]) {
         memcpy(p->buf + p->n, buf, n);
         p->n += (uint32_t)n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how much is kept for a peer that sends requests but neither reads nor acknowledges the answers; that the
- * sequence numbers of control messages may wrap around; the reason for which a peer that confirms too much dies; and
- * that a dead peer's operations get the reason for its death. */
+/* Tests the memory limit for a peer that sends requests but neither reads nor acknowledges the answers. Also tests that
+ * the sequence numbers of control messages may wrap around, that a peer dies with the right error text if it confirms
+ * too much, and that a dead peer's operations fail with the same error text. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
@@ -14,7 +14,7 @@ static struct hw_loop loop, other;
 static struct hw_domain domain;
 static struct hw_peer peer;
 static int died;
-static char reason[HW_ERR_TEXT]; /* error text when the peer died */
+static char reason[HW_ERR_TEXT]; /* error text at the time when the peer died */
 
 static void wake(void *arg)
 {
@@ -79,7 +79,7 @@ static void run_loop(void)
         ;
 }
 
-/* Runs both loops alternately. Each has the error text of another thread before its turn. */
+/* Runs both loops alternately. Sets another thread's error text before each turn. */
 static void run_both_loops(void)
 {
     for (bool more = true; more;) {
@@ -90,8 +90,7 @@ static void run_both_loops(void)
     }
 }
 
-/* Makes a peer with one rail, which is down. The rail stays down, which is the extreme case of a slow peer, unless the
- * test starts it. */
+/* Creates a peer with one rail, which stays down unless the test starts it: the extreme case of a slow peer. */
 static void make_peer(struct hw_loop *rail_loop)
 {
     static const uint8_t binding[HW_BINDING] = "a session";
@@ -115,7 +114,7 @@ static void drop_peer(void)
     hw_domain_free(&domain);
 }
 
-/* The peer's last word on a connection counts frames that were never sent. */
+/* Tests a peer whose last word on a connection counts frames that were never sent. */
 static void confirm_too_much(void)
 {
     static char conn;
@@ -171,7 +170,7 @@ static void ask_for_bytes(void)
     drop_peer();
 }
 
-/* Lets the sequence numbers of sent and of received control messages wrap around. */
+/* Tests that the sequence numbers of sent and received control messages wrap around. */
 static void count_on(void)
 {
     const uint32_t step = 1u << 26;
@@ -216,7 +215,8 @@ static struct hw_op *post_noted(enum hw_op_kind kind, struct hw_import *import)
     return op;
 }
 
-/* Three writes with notifications wait for a rail, and another notification waits for room in the peer's buffer. */
+/* Tests that a peer's death fails three writes with notifications that wait for a rail, and a notification that waits
+ * for room in the peer's buffer. */
 static void lose_notes(void)
 {
     struct hw_op *op[4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the driver with callers that wait, with and without the driver's own thread, and with callers that poll: posted
- * tasks run, and callers that wait are notified. */
+/* Tests the driver with waiting callers, with and without the driver's thread, and with polling callers: posted tasks
+ * run, and waiting callers are notified. */
 #include "core/driver.h"
 #include "tests/tap.h"
 
@@ -43,7 +43,7 @@ static void *run_waiter(void *arg)
     return NULL;
 }
 
-/* All waiters wait. This thread sets half of them done, and posts the tasks of the others. */
+/* Lets all waiters wait. Sets half of them done from this thread, and posts tasks that set the others done. */
 static int run_round(unsigned round)
 {
     static struct waiter w[WAITERS]; /* a late task may still run */
@@ -77,8 +77,8 @@ static void set_done_silently(struct hw_task *t)
     atomic_store(&hw_container_of(t, struct waiter, task)->done, true);
 }
 
-/* The first waiter leads, and leaves. The second one, which is then told to lead, leaves too. The third one has to
- * lead. */
+/* Lets the first waiter lead and leave. The second waiter, which is then told to lead, leaves too. The third waiter has
+ * to take over the lead. */
 static bool pass_lead_on(void)
 {
     static struct waiter w[3] = {[0].task.run = set_done_silently, [2].task.run = set_done};
@@ -86,7 +86,7 @@ static bool pass_lead_on(void)
         if (pthread_create(&w[i].thread, NULL, run_waiter, &w[i]) != 0)
             abort();
         while (atomic_load(&driver.asleep) == 0 || atomic_load(&driver.followers) < i)
-            usleep(100); /* so that they come in this order */
+            usleep(100); /* makes the waiters arrive in this order */
     }
     atomic_store(&w[1].done, true);
     hw_loop_post(&driver.loop, &w[0].task);
@@ -97,13 +97,13 @@ static bool pass_lead_on(void)
     return !w[2].late;
 }
 
-/* Posts a task while no caller waits. */
+/* Posts a task while no caller is waiting. */
 static bool run_alone(unsigned round)
 {
     static struct waiter all[ROUNDS];
     struct waiter *w = &all[round];
     w->task.run = set_done;
-    if (round % 2) { /* the thread pauses for a moment after this */
+    if (round % 2) { /* makes the thread pause for a moment */
         static struct waiter before[ROUNDS];
         before[round].task.run = set_done;
         hw_loop_post(&driver.loop, &before[round].task);
@@ -115,8 +115,8 @@ static bool run_alone(unsigned round)
     return !atomic_load(&w->done);
 }
 
-/* A caller comes while the thread is in epoll_wait(), and is told twice that it is done. The second notification wakes
- * the thread, which may get the events before the caller does. */
+/* Lets a caller arrive while the thread is in epoll_wait(), and notifies the caller twice. The second notification
+ * wakes the thread, which may get the events before the caller does. */
 static bool run_beside_thread(unsigned round)
 {
     struct waiter w = {0};
@@ -139,7 +139,7 @@ static bool run_beside_thread(unsigned round)
 
 static struct hw_driver two[2];
 
-/* The tasks of a caller that polls. */
+/* The tasks of a polling caller. */
 static struct poll {
     struct hw_task task, next, more;
     struct hw_driver *driver;
@@ -173,14 +173,14 @@ static bool is_poll_done(void *arg)
     return atomic_load(&((struct poll *)arg)->done);
 }
 
-/* Polls until all tasks of the last poll_once() have run: after that, no other thread accesses them. */
+/* Polls until all tasks of the last poll_once() have run, so that no other thread accesses them any more. */
 static void poll_until_all_done(void)
 {
     for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.all_done) && hw_now() < end;)
         hw_driver_poll(poll.driver, NULL, NULL);
 }
 
-/* Posts a task that wakes no thread, and polls until it has run. */
+/* Posts a task without waking a thread, and polls until the task has run. */
 static void poll_once(struct hw_driver *d, size_t bytes)
 {
     poll_until_all_done();
@@ -194,10 +194,10 @@ static void poll_once(struct hw_driver *d, size_t bytes)
     for (uint64_t end = hw_now() + LIMIT; !atomic_load(&poll.done) && hw_now() < end;)
         hw_driver_poll(d, is_poll_done, &poll);
     if (!atomic_load(&poll.done))
-        abort(); /* it was not run */
+        abort(); /* the task has not run */
 }
 
-/* Returns how often the thread of this process with that name has slept; -1 if there is none. */
+/* Returns how many times the thread with this name has slept, or -1 if this process has no such thread. */
 static long count_sleeps(const char *name)
 {
     char path[300], line[100];
@@ -217,7 +217,7 @@ static long count_sleeps(const char *name)
     return n;
 }
 
-/* Tests that tasks posted by a task that runs in a caller's own turn run there, and hardly ever wake the thread. */
+/* Tests that tasks posted by a task in a caller's turn run in the same turn, and hardly ever wake the thread. */
 static bool wakes_no_thread(void)
 {
     for (int i = 0; i < 100; i++)
@@ -227,7 +227,7 @@ static bool wakes_no_thread(void)
     for (int i = 0; i < POLLS; i++) {
         poll_once(&two[0], 0);
         for (uint64_t end = hw_now() + HW_MS / 20;
-             hw_now() < end;) /* the thread has time to wake, and to sleep again */
+             hw_now() < end;) /* this gives the thread enough time to wake and to sleep again */
             hw_driver_poll(&two[0], NULL, NULL);
     }
     long slept = count_sleeps("poll/0") - before, naps = (long)((hw_now() - began) / (HW_MS / 4));
@@ -236,8 +236,8 @@ static bool wakes_no_thread(void)
     return before >= 0 && slept <= POLLS / 10 + 2 * naps;
 }
 
-/* A caller that has its result polls another driver. This poll must run the work that the caller has left behind,
- * before the thread looks for it (after at least 250 us). Returns how often this took more than 200 us. */
+/* Lets a caller poll another driver once the caller has its result. This poll has to run the caller's remaining work
+ * before the thread checks for it (after at least 250 us). Returns how many times this took longer than 200 us. */
 static int count_left_behind(void)
 {
     int left = 0;
@@ -251,8 +251,8 @@ static int count_left_behind(void)
     return left;
 }
 
-/* A caller comes back at once and posts an urgent task, with which the work that it has left runs. Returns how often
- * that work had already run. */
+/* Lets a caller return at once and post an urgent task, which also runs the caller's remaining work. Returns how many
+ * times the thread had already run that work. */
 static int count_gone_early(void)
 {
     int early = 0;
@@ -268,7 +268,7 @@ static int count_gone_early(void)
     return early;
 }
 
-/* Returns how many of the polls' tasks this thread has run itself. */
+/* Returns how many of the polls' tasks this thread has run. */
 static int count_own(struct hw_driver *d, size_t bytes)
 {
     int own = 0;
@@ -294,7 +294,7 @@ static void test_polling(void)
     if (left > POLLS / 10)
         diag("%d of %d were left behind", left, POLLS);
     ok(left <= POLLS / 10, "what he leaves behind he does from the next driver that he goes to");
-    /* if a machine gives the caller no CPU for long, the thread assumes that the caller has gone */
+    /* if a busy machine gives the caller no CPU, the thread assumes that the caller has left */
     int early = POLLS, short_own = 0;
     for (int k = 0; k < TRIES && early > POLLS / 4; k++)
         early = count_gone_early();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a loop's mailbox: every post of real threads is followed by a run (loops.c tests the order of runs), and a post
- * behind a task that is not urgent wakes a thread. */
+/* Tests a loop's mailbox: after every post by a real thread, the task runs (loops.c tests the order of runs). Also
+ * tests that a post after a non-urgent task wakes a thread. */
 #include "core/loop.h"
 #include "tests/tap.h"
 
@@ -15,7 +15,7 @@ struct poster {
     struct hw_loop *loop;
     struct item {
         struct hw_task task;
-        atomic_uint wanted; /* number of the newest post */
+        atomic_uint wanted; /* number of the latest post */
         unsigned seen;
     } item[TASKS];
 };
@@ -59,7 +59,7 @@ static void count_wake(void *arg)
     atomic_store(&w->loop.slow, HW_NOW);
 }
 
-/* No thread was woken for the first task, which was not urgent: the next one wakes a thread. */
+/* Tests that a post wakes a thread if the previous task, which was not urgent, woke none. */
 static void test_lazy(void)
 {
     struct waking w = {0};
@@ -96,7 +96,7 @@ int main(void)
         clock_gettime(CLOCK_REALTIME, &limit);
         limit.tv_sec += 20;
         if (sem_timedwait(&sem, &limit) != 0)
-            break; /* not woken: the check below reports what was left */
+            break; /* the loop was not woken: the check below fails */
         while (hw_loop_turn(&loop, 0, 3, NULL, NULL))
             ;
         all = true;

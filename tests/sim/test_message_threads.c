@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The message layer over real threads and sockets: two nodes of two loops, two rails of two links that are cut
- * repeatedly, while both sides write, read and notify from one thread, send and receive messages from another one, and
- * cancel some of these. Mainly for ThreadSanitizer; the simulator tests the logic.
+ * The message layer with real threads and sockets: two nodes of two loops each, and two rails of two links each, which
+ * are cut repeatedly. Meanwhile, on both sides, one thread writes, reads and notifies, another thread sends and
+ * receives messages, and both cancel some of their operations. Mainly for ThreadSanitizer; the simulator tests the
+ * logic.
  */
 #include "message/op.h"
 #include "real.h"
@@ -22,20 +23,20 @@
 
 struct app;
 
-/* A slot for one operation: the local memory, and the same place in each of the peer's regions. */
+/* A slot for one operation: local memory, and the same offset in each of the peer's regions. */
 struct slot {
     struct app *app;
     struct hw_op *op;
-    atomic_int state; /* 0 free, 1 in flight, 2 over */
+    atomic_int state; /* 0 free, 1 in flight, 2 done */
     uint32_t serial, len;
     enum hw_op_kind kind;
     bool cancelled;
 };
 
-/* A message that is sent or received; the first four bytes are its number. */
+/* A message that is sent or received. The first four bytes are the message's number. */
 struct message {
     struct hw_op *op;
-    atomic_int state; /* like that of a slot */
+    atomic_int state; /* as in struct slot */
     uint32_t len;
     bool cancelled;
     uint8_t bytes[SLOT];
@@ -46,17 +47,17 @@ struct app {
     struct hw_domain domain;
     struct hw_peer peer;
     struct hw_export readable, writable;
-    uint8_t *from, *into, *local; /* read by the peer, written by the peer, own operations */
+    uint8_t *from, *into, *local; /* read by the peer; written by the peer; used by the node's own operations */
     struct slot slot[SLOTS];
     struct app *other;
     atomic_uint notes, revoked, wrong;
     unsigned good, bad, called_off, noted;
     struct message send[AT_ONCE], receive[AT_ONCE];
-    atomic_uint sent, unsent, received; /* messages: sent successfully, failed, received */
+    atomic_uint sent, unsent, received; /* messages sent successfully; failed; received */
 };
 
 static struct real_node node[2];
-static struct hw_space device; /* memory that the CPU may not use directly */
+static struct hw_space device; /* memory that the CPU may not access directly */
 static struct app app[2];
 
 static uint8_t make_byte(int side, uint32_t slot, uint32_t serial, uint32_t at)
@@ -184,7 +185,7 @@ static void collect_op(struct app *a, uint32_t i)
     a->good += rc == 0 && right;
     a->called_off += rc == -ECANCELED && s->cancelled;
     a->bad += !right || (rc < 0 && !(rc == -ECANCELED && s->cancelled));
-    memset(a->local + (size_t)i * SLOT, 0xdb, s->len); /* it belongs to the application again */
+    memset(a->local + (size_t)i * SLOT, 0xdb, s->len); /* the application owns this memory again */
     hw_op_put(s->op);
     s->op = NULL;
     atomic_store(&s->state, 0);
@@ -255,12 +256,12 @@ static void collect_message(struct app *a, struct message *m)
         atomic_fetch_add(&a->received, 1);
     }
     atomic_fetch_add(&a->wrong, rc != 0 && rc != -ECANCELED);
-    memset(m->bytes, 0xdb, m->len); /* it belongs to the application again */
+    memset(m->bytes, 0xdb, m->len); /* the application owns this memory again */
     hw_op_put(m->op);
     atomic_store(&m->state, 0);
 }
 
-/* Sends all messages and receives those of the other side, until each of them has arrived or failed. */
+/* Sends all messages and receives the other side's messages, until each message has arrived or failed. */
 static void *run_messages(void *arg)
 {
     struct app *a = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests which rails of a pair of NICs a session distrusts if one of them is suspect, and which rail carries the
+/* Tests which rails of a pair of NICs a session distrusts if one of the rails is suspect, and which rail carries the
  * session's own frames. */
 #include "core/session.h"
 #include "tests/tap.h"
@@ -51,7 +51,7 @@ static struct hw_rail *rail(unsigned i)
     return &session.rail[i].rail;
 }
 
-/* Returns a bit mask of the rails that may get new data. */
+/* Returns a bit mask of the rails that may carry new data. */
 static unsigned get_sound(void)
 {
     unsigned sound = 0;
@@ -60,7 +60,7 @@ static unsigned get_sound(void)
     return sound;
 }
 
-/* Makes the session send a last word about rail 3, and returns a bit mask of the rails that were given it. */
+/* Makes the session send a last word about rail 3, and returns a bit mask of the rails that got the last word. */
 static unsigned send_word(void)
 {
     struct hw_word mine;
@@ -123,7 +123,7 @@ int main(void)
     }
     hw_session_die(&session, -ESHUTDOWN);
     for (unsigned i = 0; i < RAILS; i++)
-        hw_rail_wake(rail(i)); /* gives back the parcels, which then end */
+        hw_rail_wake(rail(i)); /* returns the parcels, which then end */
     for (int i = 0; i < 10; i++)
         (void)hw_loop_turn(&loop, i, 100, NULL, NULL);
     hw_session_free(&session);

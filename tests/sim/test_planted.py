@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the simulator: each fault below, planted in a copy of the product's source, is found by the seeds of seeds.txt,
-or within 10,000 others.
+"""Tests the simulator: each fault below is planted in a copy of the library's source. The seeds in seeds.txt, or 10,000
+other seeds, have to find the fault.
 
     test_planted.py CC SOURCE_ROOT ARCHIVE,ARCHIVE... LINK_ARGS [NAME...]
 
-A fault is a text of a source file and its replacement. If the sources no longer contain the text, that is itself a
-failure, because the table would then prove nothing."""
+Each fault is a piece of text in a source file, and its replacement. The test also fails if the source no longer
+contains the text, because the table would then prove nothing."""
 import concurrent.futures
 import os
 import pathlib

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session over real threads and sockets: two nodes of two loops, each loop a thread; two rails of two links, which
- * are cut repeatedly while both sides send from a separate thread. Each parcel that was not cancelled arrives
- * once. Mainly for ThreadSanitizer: the simulator tests the logic, but not concurrency.
+ * A session with real threads and sockets: two nodes of two loops each, with one thread per loop, and two rails of two
+ * links each, which are cut repeatedly while a separate thread sends on each side. Each parcel that was not cancelled
+ * arrives once. Mainly for ThreadSanitizer: the simulator tests the logic, but not concurrency.
  */
 #include "real.h"
 #include "tests/tap.h"
@@ -27,7 +27,7 @@ struct parcel {
 struct node {
     struct hw_session session;
     struct parcel *parcel;
-    atomic_uint arrived[PARCELS]; /* at the other side */
+    atomic_uint arrived[PARCELS]; /* on the other side */
     atomic_uint done, unsent, wrong;
     struct node *peer;
 };
@@ -198,7 +198,7 @@ static void *send_all(void *arg)
             q->cancel = (struct hw_let_go){.owner = &q->cancel, .over = end_cancel};
             hw_session_let_go(&self->session, &q->cancel);
         }
-        /* this thread may write again to parcels that were cancelled a while ago */
+        /* this thread may reuse the memory of parcels whose cancellation is complete */
         for (uint32_t k = 0; k < i && k < 64; k++)
             if (atomic_exchange(&self->parcel[i - k].over, false))
                 memset(self->parcel[i - k].src, 0xff, sizeof self->parcel[i - k].src);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests how rails of different rates carry an operation, in simulated time: the duration, compared with what the sum of
- * their rates allows. A chunk is confirmed a round trip after its last byte has left the rail.
+ * Tests how rails of different rates carry an operation in simulated time, and compares the duration with the ideal
+ * duration at the sum of the rates. A chunk is confirmed one round trip after its last byte has left the rail.
  */
 #include "core/stripe.h"
 #include "message/pace.h"
@@ -15,13 +15,13 @@
 struct rail {
     double rate;     /* bytes/s */
     uint64_t rtt;    /* ns */
-    uint64_t change; /* time (ns) from which .. */
-    double later;    /* .. this is its rate; 0: it does not change */
+    uint64_t change; /* time (ns) at which the rate changes .. */
+    double later;    /* .. to this value; 0: never */
     struct hw_rate learned;
-    uint64_t in_flight, free_at; /* time at which the last byte so far leaves */
+    uint64_t in_flight, free_at; /* free_at: time at which the last byte taken so far leaves */
     uint64_t carried;
     struct {
-        uint64_t at, bytes; /* confirmation */
+        uint64_t at, bytes; /* of the confirmation */
     } chunk[CHUNKS];
     unsigned first, n;
 };
@@ -30,10 +30,10 @@ struct run {
     unsigned rails;
     struct rail rail[RAILS];
     uint64_t window;
-    bool greedy; /* each rail takes chunks as long as it may before the next rail takes one */
+    bool greedy; /* each rail takes as many chunks as it may before the next rail takes any */
 };
 
-/* Returns the time at which bytes, sent from `at` on, have left the rail. */
+/* Returns the time at which the last of these bytes, sent from `at` on, leaves the rail. */
 static uint64_t leave_at(const struct rail *r, uint64_t at, uint64_t bytes)
 {
     double left = (double)bytes;
@@ -60,7 +60,7 @@ static void take_chunk(struct run *run, struct rail *r, uint64_t now, uint64_t b
     r->chunk[i].bytes = bytes;
 }
 
-/* Lets each rail take a chunk or, with run->greedy, as many as it may. Returns false if none takes any. */
+/* Lets each rail take one chunk or, with run->greedy, as many as it may. Returns false if no rail takes any. */
 static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
 {
     bool any = false;
@@ -70,7 +70,7 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
                               .in_flight = r->in_flight,
                               .path_in_flight = r->in_flight,
                               .left = *left,
-                              .total = *left, /* as if what is in flight were another operation's */
+                              .total = *left, /* as if the bytes in flight belonged to another operation */
                               .rails = run->rails,
                               .min_chunk = 64 << 10,
                               .max_chunk = 1 << 20};
@@ -96,7 +96,7 @@ static bool pull_chunks(struct run *run, uint64_t now, uint64_t *left)
     return any;
 }
 
-/* Returns the duration of an operation in ns, or UINT64_MAX if bytes are left that no rail takes. */
+/* Returns the duration of an operation in ns, or UINT64_MAX if some bytes are left that no rail takes. */
 static uint64_t carry_bytes(struct run *run, uint64_t start, uint64_t bytes)
 {
     uint64_t now = start, left = bytes, last = start;
@@ -128,8 +128,8 @@ static double sum_rates(const struct run *run)
     return sum;
 }
 
-/* Carries two operations. Returns the second one's ideal duration, at the sum of the rates, divided by its actual
- * duration. */
+/* Carries two operations. Returns the ratio of the second operation's ideal duration, at the sum of the rates, to its
+ * actual duration. */
 static double measure(struct run *run, uint64_t bytes)
 {
     uint64_t first = carry_bytes(run, 0, bytes), took = carry_bytes(run, 2 * first + HW_MS, bytes);
@@ -144,7 +144,8 @@ static void check_rates(const char *what, unsigned n, const double *rate, uint64
         run.rail[k] = (struct rail){.rate = rate[k], .rtt = rtt};
     double part = measure(&run, bytes);
     ok(part >= least, "%s: %.3f of the sum of the rates, at least %.2f", what, part, least);
-    /* A thread may run alone for a while, and its rails must not take what the others could carry meanwhile. */
+    /* A thread may run alone for a while. Its rails must not take data that the other rails could carry in the
+     * meantime. */
     run = (struct run){.rails = n, .window = 16 << 20, .greedy = true};
     for (unsigned k = 0; k < n; k++)
         run.rail[k] = (struct rail){.rate = rate[k], .rtt = rtt};
@@ -152,7 +153,7 @@ static void check_rates(const char *what, unsigned n, const double *rate, uint64
     ok(part >= least, "%s, one rail after the other: %.3f, at least %.2f", what, part, least);
 }
 
-/* Returns the rate that is assumed for a rail that was slow, beside one of 3 GB/s. */
+/* Returns the rate that is assumed for a slow rail next to a rail of 3 GB/s. */
 static uint64_t look_at_rate(struct hw_pace *own, uint64_t now)
 {
     static struct hw_pace all[2];
@@ -166,7 +167,7 @@ static uint64_t look_at_rate(struct hw_pace *own, uint64_t now)
     return s.rate;
 }
 
-/* Tests that a thread which got no CPU while a rate was measured does not exclude its rail. */
+/* Tests that a rail is not excluded because its thread got no CPU while the rate was measured. */
 static void test_slow_once(void)
 {
     struct hw_rate r = {0};
@@ -182,8 +183,8 @@ static void test_slow_once(void)
     is_int(look_at_rate(&p, 600 * HW_MS), 0, "but half a second later");
 }
 
-/* Tests which rail is woken if a rail leaves bytes to others: one that takes the bytes, so that the two do not wake
- * each other again and again. */
+/* Tests which rail is woken if a rail leaves bytes to others: it has to be a rail that takes the bytes, because
+ * otherwise the two rails would wake each other again and again. */
 static void test_woken(void)
 {
     static struct hw_pace all[5];
@@ -231,7 +232,7 @@ int main(void)
     run.rail[3].change = 2 * whole + whole / 2;
     run.rail[3].later = 1e8;
     uint64_t took = carry_bytes(&run, 2 * whole, 1ull << 30);
-    /* half at the full rate, the rest at 3.1 of 4 */
+    /* half of the bytes at the full rate, the rest at 3.1/4 of it */
     double best = (double)whole / 2 * (1 + 4 / 3.1);
     ok((double)took <= best * 1.10,
        "a NIC that falls to a tenth in the middle: %.3f of the time that its loss explains", (double)took / best);

@@ -9,9 +9,9 @@ struct hw_conn {
     struct world *w;
     struct pipes *pipes;
     int side;
-    uint32_t poison; /* poison bytes that were written in a row */
+    uint32_t poison; /* number of consecutive poison bytes that were written */
     uint8_t back[HW_LINK_BUF];
-    uint32_t back_at, back_end; /* range of `back` that is to be read once more */
+    uint32_t back_at, back_end; /* range of `back` that is to be read again */
 };
 
 struct pipes {
@@ -21,7 +21,7 @@ struct pipes {
 
 /* ---- the transport -------------------------------------------------------------------------------- */
 
-/* Checks for bytes that the application wrote after the memory was its own again. */
+/* Checks that the bytes are not poison, which the application writes to memory that it owns again. */
 static void look_for_poison(struct hw_conn *c, const struct hw_piece *piece, uint64_t bytes)
 {
     for (; bytes; piece++) {
@@ -113,8 +113,8 @@ static uint64_t get_released(struct hw_conn *c)
     return c->pipes->conn.apart[c->side].released;
 }
 
-/* Checks a connection. Sometimes reports an error if the network is dead and has not acknowledged everything, and
- * sometimes suspects any path, if `alone`. Lowers *window at random. */
+/* Checks a connection. Sometimes reports an error if the network is dead and has not acknowledged everything. If
+ * `alone` is set, sometimes suspects any path. Lowers *window at random. */
 static int check_conn(struct hw_conn *c, uint64_t alone, uint64_t *window)
 {
     struct sim *s = c->w->s;
@@ -138,7 +138,7 @@ const struct hw_rail_io world_io = {.attach = attach_conn,
                                     .stop_reading = stop_reading,
                                     .released = get_released};
 
-/* A step takes half a microsecond on average, and a working path moves something within a few hundred steps. */
+/* A step takes half a microsecond on average, and a working path moves data within a few hundred steps. */
 static const struct hw_rail_limits world_limits = {
     .window = 4000, .patience = 30000, .ping = 100000, .dead = WORLD_DEAD};
 
@@ -172,7 +172,7 @@ static bool make_pipes(struct world *w, unsigned rail)
     return true;
 }
 
-/* Answers a handshake as the server, as soon as it can. */
+/* Answers a handshake as the server, if the session is ready to answer. */
 static void answer(struct world *w, unsigned rail)
 {
     struct attempt *a = &w->attempt[rail];
@@ -186,7 +186,7 @@ static void answer(struct world *w, unsigned rail)
         return;
     w->broken[rail] = false;
     if (w->faults && sim_has(w->s, SIM_RESET) &&
-        sim_chance(w->s, 12)) { /* this side reports that the transports do not meet */
+        sim_chance(w->s, 12)) { /* this side reports that the transports do not match */
         w->faults--;
         w->broken[rail] = true;
         for (unsigned k = 0; k < w->links; k++)
@@ -204,8 +204,8 @@ void world_note_down(struct world *w, int side, unsigned rail)
         answer(w, rail);
 }
 
-/* Returns true if a frame may take longer over one of the rail's connections than the timeout for a stopped rail: the
- * acknowledgements behind it then do so, too. A payload on the second stream in small parts takes as long. */
+/* Returns true if a frame on one of the rail's connections may take longer than the timeout for a stopped rail, which
+ * delays the acknowledgements after it, too. A payload in small parts on the second stream may also take that long. */
 static bool is_narrow(const struct world *w, unsigned rail)
 {
     bool narrow = sim_has(w->s, SIM_APART) && sim_has(w->s, SIM_PARTIAL);
@@ -227,7 +227,7 @@ static void step_handshake(struct world *w, unsigned rail)
     struct sim *s = w->s;
     struct attempt *a = &w->attempt[rail];
     bool dark = w->nic[rail].is == NIC_DARK, lost = w->faults && sim_has(s, SIM_RESET) && sim_chance(s, 6);
-    /* the next step is the client's or the server's */
+    /* true if the server, not the client, takes the next step */
     bool server = a->at == HELLO || a->at == AT_SERVER;
     if (!dark && (world_is_still(w, server) || (w->stuck && server)))
         return;
@@ -295,8 +295,8 @@ static void slow_nic(struct world *w, unsigned rail)
     sim_say(w->s, "the NIC of rail %u is slow", rail);
 }
 
-/* Lets a slow NIC work again or die, and a dead one work again. When a NIC dies, all its connections become silent, and
- * no connection is made for a while. */
+/* Lets a slow NIC recover or die, or a dead NIC recover. When a NIC dies, all its connections become silent, and no
+ * connection can be made for a while. */
 static void step_nic(struct world *w, unsigned rail)
 {
     struct nic *nic = &w->nic[rail];
@@ -313,8 +313,8 @@ static void step_nic(struct world *w, unsigned rail)
     sim_say(w->s, "the NIC of rail %u %s", rail, dies ? "is dead" : "works again");
 }
 
-/* Lets the clock jump, as if both machines were paused; or suspends a loop or the process of one node while time goes
- * on. */
+/* Makes the clock jump, as if both machines had been suspended, or suspends a loop or the process of one node while
+ * time goes on. */
 static void jump(struct world *w)
 {
     struct sim *s = w->s;
@@ -358,7 +358,7 @@ void world_calm(struct world *w)
         w->nic[i].is = NIC_WORKS;
 }
 
-/* Lets a side learn, late, that the other one has closed a connection. It does not learn that from a silent express
+/* Lets a side detect, late, that the other side has closed a connection. A side cannot detect this on a silent express
  * link. */
 static void notice(struct world *w, int side, unsigned rail)
 {
@@ -367,14 +367,14 @@ static void notice(struct world *w, int side, unsigned rail)
         if (!p || p->conn.hung)
             continue;
         bool ended = p->conn.closed[!side] || p->conn.told[!side], dead = sim_conn_is_dead(&p->conn);
-        /* TCP reports a silent connection, in time, to a side that has sent something */
+        /* TCP eventually reports a silent connection to a side that has sent data */
         if ((ended && !p->conn.silent && !p->conn.lost[!side]) ||
             (dead && k > 0 && sim_conn_is_sending(&p->conn, side) && sim_chance(w->s, 10)))
             p->conn.told[side] = true;
     }
 }
 
-/* Tells a rail that its connections may be ready. */
+/* Notifies a rail that its connections may be ready. */
 static void tell_rail(struct world *w, int side, unsigned rail)
 {
     struct hw_rail *r = &w->side[side].session->rail[rail].rail;
@@ -452,7 +452,7 @@ void world_step(struct world *w)
 
 static void wake_nobody(void *arg)
 {
-    (void)arg; /* the schedule gives every loop its turns */
+    (void)arg; /* the schedule runs every loop anyway */
 }
 
 void world_init(struct world *w, struct sim *s)
@@ -472,12 +472,12 @@ void world_init(struct world *w, struct sim *s)
     }
 }
 
-/* Checks that each connection was closed by the side that had it. */
+/* Checks that each connection was closed by every side that held it. */
 void world_check_closed(struct world *w)
 {
     for (unsigned i = 0; i < w->rails; i++)
         for (unsigned k = 0; k < w->links && w->attempt[i].at == WELCOME; k++)
-            w->pipes[i][k]->conn.closed[0] = true; /* the client never had it */
+            w->pipes[i][k]->conn.closed[0] = true; /* the client never held this connection */
     for (unsigned i = 0; i < w->n_all; i++)
         for (int side = 0; side < 2; side++)
             if (!w->all[i]->conn.closed[side])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of another process's fake GPUs: maps the same pages from that process's memfd. */
+/* Memory of fake GPUs in other processes: maps the same pages from the other process's memfd. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #define MAGIC 0x6370696b65616675ull
 
-/* The contents of a handle. */
+/* The contents of an IPC handle. */
 struct ticket {
     uint64_t magic, offset, len; /* offset and len in the file; offset need not be page-aligned */
     int32_t pid, fd, device;
@@ -22,7 +22,7 @@ CUresult fake_IpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
     ENTER_CONTEXT("cuIpcGetMemHandle", ctx);
     const struct range *r = fake_range(ptr);
-    if (!r || r->kind != DEVICE || !r->ctx || r->imported) /* neither managed memory nor memory of cuMemMap */
+    if (!r || r->kind != DEVICE || !r->ctx || r->imported) /* managed, mapped or imported memory */
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));
     const struct gpu *g = &fake_gpus[r->device];
     const struct ticket t = {.magic = MAGIC,
@@ -36,7 +36,7 @@ CUresult fake_IpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
     return fake_leave(CUDA_SUCCESS);
 }
 
-/* Maps the pages of the ticket's range with the given protection. */
+/* Maps the ticket's page range with the given protection. */
 static char *map(int fd, const struct ticket *t, int prot)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = t->offset % page;
@@ -61,7 +61,7 @@ CUresult fake_IpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
     if (t.magic != MAGIC || t.len == 0 || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || t.device != ctx->device)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     if (t.pid == (int32_t)getpid())
-        return fake_leave(fake_misuse(CUDA_ERROR_INVALID_CONTEXT)); /* as the driver does */
+        return fake_leave(fake_misuse(CUDA_ERROR_INVALID_CONTEXT)); /* as the real driver does */
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)t.pid, (int)t.fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of lib/mem/kernels/gather.cu on the CPU, with the same parameters. The two that gather also divide the
- * work among the warps of the grid as on a GPU, so that tests detect a grid that is too small. */
+/* CPU versions of the functions in lib/mem/kernels/gather.cu, with the same parameters. The two gather functions also
+ * divide the work among the warps of the grid as on a GPU, so that tests detect a grid that is too small. */
 #include "fakecuda.h"
 
 #include "base/pattern.h"
@@ -12,7 +12,7 @@
 #define THREADS         256u
 #define FEW             64
 #define FAULT           700 /* CUDA_ERROR_ILLEGAL_ADDRESS */
-#define BAD_LAUNCH      701 /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, for a block above __launch_bounds__ */
+#define BAD_LAUNCH      701 /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, if a block exceeds __launch_bounds__ */
 #define ARG(T, args, i) (*(const T *)(args)[i])
 
 static CUresult copy(uint64_t dst, uint64_t src, const struct hw_gather_entry *e)

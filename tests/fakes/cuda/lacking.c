@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library with two functions of the CUDA driver, which lacks the others. */
+/* A library that has only two functions of the CUDA driver. */
 #include "mem/cuda.h"
 
 __attribute__((visibility("default"))) CUresult cuInit(unsigned flags);

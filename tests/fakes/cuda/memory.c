@@ -53,7 +53,7 @@ static void add_fault(const char *symbol, unsigned nth, CUresult code)
     faults = f;
 }
 
-/* Ends the test at once, because an error in the environment is an error of the test and not of the tested program. */
+/* Ends the process at once, because a bad variable is an error in the test, not in the tested program. */
 __attribute__((noreturn)) static void bad_env(const char *name, const char *value)
 {
     fprintf(stderr, "fakecuda: %s=%s?\n", name, value);
@@ -149,7 +149,7 @@ void fakecuda_break(int device, int code)
 static CUresult enter(const char *symbol, bool init)
 {
     if (owner && owner != getpid())
-        return CUDA_ERROR_NOT_INITIALIZED; /* as CUDA does in the child of a process that used it */
+        return CUDA_ERROR_NOT_INITIALIZED; /* as CUDA does in a child of a process that has used CUDA */
     pthread_mutex_lock(&fake_lock);
     for (struct fault *f = faults; f; f = f->next)
         if (f->nth > 0 && strcmp(f->symbol, symbol) == 0 && --f->nth == 0)
@@ -445,7 +445,7 @@ static struct gpu *gpu_at(uint64_t at)
     return NULL;
 }
 
-/* Returns the lowest free address of the GPU's memory for len bytes, aligned to `align`, or 0 if there is none. */
+/* Returns the lowest address in the GPU's memory with len free bytes, aligned to `align`, or 0 if there is none. */
 static uint64_t find_hole(int device, size_t len, size_t align)
 {
     const uint64_t base = (uintptr_t)fake_gpus[device].base;
@@ -475,7 +475,7 @@ static void device_free(struct range *r)
 {
     struct gpu *g = &fake_gpus[r->device];
     memset(g->alias + (r->start - (uintptr_t)g->base), 0xdf,
-           HW_MIN(r->len, (uint64_t)65536)); /* so that readers of freed memory notice */
+           HW_MIN(r->len, (uint64_t)65536)); /* lets readers of freed memory detect the error */
     fake_range_remove(r);
 }
 
@@ -576,9 +576,9 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
     return fake_leave(CUDA_SUCCESS);
 }
 
-#ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier */
-/* Returns a file descriptor that represents a dma-buf for part of a memfd: a real dma-buf, or the memfd, opened again
- * and positioned at the offset. */
+#ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier lack this function */
+/* Returns a file descriptor that represents a dma-buf for part of a memfd: either a real dma-buf, or the reopened memfd
+ * positioned at the offset. */
 static int fake_dmabuf(int memfd, size_t offset, size_t len)
 {
     char path[64];
@@ -649,7 +649,7 @@ void *fakecuda_alias(CUdeviceptr ptr, size_t len)
     return place == ON_DEVICE || place == PINNED ? cpu : NULL;
 }
 
-/* ---- as applications have it ---------------------------------------------------------------- */
+/* ---- allocation as in applications ---------------------------------------------------------- */
 
 void *fakecuda_alloc(CUcontext ctx, size_t len)
 {

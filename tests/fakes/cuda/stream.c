@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, each with a thread, the items in them (copies, events and kernels), and modules. */
+/* Streams (one thread each), their items (copies, events and kernels), and modules. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -14,20 +14,20 @@ struct item {
     /* copy */
     uint64_t to, from;
     size_t len;
-    enum place to_place, from_place; /* at the time of the call */
+    enum place to_place, from_place; /* determined at the time of the call */
     /* mark */
     CUevent event;
     uint64_t record;
     /* kernel */
     struct CUfunc_st *fn;
     unsigned grid[3], block[3];
-    uint64_t params[MAX_PARAMS][128]; /* 1 KiB each, because hw_gather_few has a list as a parameter */
+    uint64_t params[MAX_PARAMS][128]; /* 1 KiB each, because hw_gather_few takes a list as a parameter */
 };
 
 struct CUstream_st {
     struct CUstream_st *next;
     CUcontext ctx;
-    bool dead; /* dead: the thread ends after the last item */
+    bool dead; /* the thread ends after the last item */
     struct item *first, **end;
     pthread_cond_t wake;
 };
@@ -36,7 +36,7 @@ struct CUevent_st {
     struct CUevent_st *next;
     CUcontext ctx;
     bool timed, dead;
-    unsigned refs; /* records of it that streams have not reached */
+    unsigned refs; /* records of this event that streams have not reached yet */
     uint64_t records, reached, ns;
 };
 
@@ -69,11 +69,11 @@ static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* signalled when an 
 
 /* ---- the stream's thread -------------------------------------------------------------------- */
 
-/* Makes a copy. The caller holds the lock, which is released during the copy. */
+/* Performs a copy. The caller holds the lock, which is released during the copy. */
 static CUresult do_copy(struct item *i)
 {
     char *to, *from;
-    /* A real GPU would fault on memory that was freed or unpinned since the call. */
+    /* A real GPU would fault on memory that was freed or unpinned after the call. */
     if (fake_place(i->to, i->len, &to) != i->to_place || fake_place(i->from, i->len, &from) != i->from_place)
         return fake_misuse(CUDA_ERROR_ILLEGAL_ADDRESS);
     pthread_mutex_unlock(&fake_lock);
@@ -139,7 +139,7 @@ static void *run_stream(void *arg)
             drop_event(i->event);
         }
         if (rc)
-            s->ctx->broken = rc; /* permanently, as after a fault in real CUDA */
+            s->ctx->broken = rc; /* permanent, as after a fault in real CUDA */
         s->first = i->next;
         if (!s->first)
             s->end = &s->first;
@@ -192,8 +192,8 @@ static CUstream new_stream(CUcontext ctx)
     return s;
 }
 
-/* Returns the context's stream with this handle (NULL: the default stream). If there is none, counts a misuse and
- * returns NULL. */
+/* Returns the context's stream with this handle (NULL: the default stream). If the stream does not exist, counts a
+ * misuse and returns NULL. */
 static CUstream stream_of(CUcontext ctx, CUstream handle)
 {
     if (!handle) {
@@ -340,7 +340,7 @@ CUresult fake_EventElapsedTime(float *ms, CUevent from, CUevent to)
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-/* Starts a copy. typed: the call's name specifies which addresses are device addresses. */
+/* Starts a copy. If `typed` is set, to_device and from_device specify which addresses have to be device addresses. */
 static CUresult copy(CUcontext ctx, uint64_t to, uint64_t from, size_t len, CUstream stream, bool to_device,
                      bool from_device, bool typed)
 {
@@ -358,7 +358,7 @@ static CUresult copy(CUcontext ctx, uint64_t to, uint64_t from, size_t len, CUst
     bool pageable = to_place == PAGEABLE || from_place == PAGEABLE;
     fake_counts.pageable += pageable;
     put(s, i);
-    return pageable ? drain(s) : CUDA_SUCCESS; /* such copies are not asynchronous in real CUDA either */
+    return pageable ? drain(s) : CUDA_SUCCESS; /* real CUDA does not copy pageable memory asynchronously either */
 }
 
 CUresult fake_MemcpyDtoHAsync(void *to, CUdeviceptr from, size_t len, CUstream stream)
@@ -452,7 +452,7 @@ CUresult fake_LaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz,
     CUstream s = stream_of(ctx, stream);
     if (!s)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
-    /* The limits of compute capability 9.0, CUDA programming guide, "Technical specifications". */
+    /* Limits for compute capability 9.0, from the CUDA programming guide, "Technical specifications". */
     if (!gx || !gy || !gz || !bx || !by || !bz || gy > 65535 || gz > 65535 || (uint64_t)bx * by * bz > 1024 ||
         bz > 64 || extra || (fn->n && !args))
         return fake_leave(fake_misuse(CUDA_ERROR_INVALID_VALUE));

@@ -26,7 +26,7 @@ struct binding {
     uint32_t id, client;
     uint8_t *base;
     size_t size;
-    uint8_t *taken; /* for each page: passed to the application and not returned yet */
+    uint8_t *taken; /* per page: 1 while the application holds the page */
     size_t npages, next;
 };
 
@@ -121,8 +121,8 @@ static void put_cmsg(struct msghdr *m, size_t *used, int type, struct dm_dmabuf_
     *used += CMSG_SPACE(sizeof(d));
 }
 
-/* Receives payload of a steered socket in pieces of various sizes, each in a page of the pool or, with some faults, in
- * host memory. The caller holds mu. */
+/* Receives payload of a steered socket in pieces of various sizes. Each piece is in a page of the pool or, with some
+ * faults, in host memory. The caller holds mu. */
 static ssize_t receive(int fd, struct binding *b, struct msghdr *m)
 {
     uint8_t *iov = m->msg_iov->iov_base, stash[PAGE];
@@ -211,7 +211,7 @@ static ssize_t fake_sendmsg(int fd, const struct msghdr *m, int flags)
     else if (offset + m->msg_iov->iov_len > b->size)
         errno = EFAULT;
     else
-        /* by reference; the real kernel reports the completions */
+        /* sends by reference; the real kernel reports the completions */
         n = send(fd, b->base + offset, HW_MIN(m->msg_iov->iov_len, some), MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL);
     counts.device_sends += n > 0;
     int saved = errno;
@@ -283,7 +283,7 @@ static int bind_memory(struct binding *b, int fd, uint32_t client, bool tx)
     uint8_t *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, at);
     if (base == MAP_FAILED)
         return -errno;
-    size_t npages = tx ? 0 : HW_MIN(size / PAGE, (size_t)4096) - 1; /* the size of the part is unknown for a file */
+    size_t npages = tx ? 0 : HW_MIN(size / PAGE, (size_t)4096) - 1; /* the size of a part of a file is unknown */
     *b = (struct binding){.live = true,
                           .tx = tx,
                           .id = ++ids,

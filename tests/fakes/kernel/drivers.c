@@ -25,8 +25,8 @@ static bool has_thresh(const struct fake_driver *d)
     return d->like == LIKE_MLX5 || d->like == LIKE_BNXT || d->like == LIKE_FBNIC;
 }
 
-/* Works like the kernel's rings_prepare_data(), net/ethtool/rings.c:32: reports the configuration, unless the driver
- * reports something else. */
+/* Works like the kernel's rings_prepare_data(), net/ethtool/rings.c:32: reports the configuration, except where the
+ * driver reports a different state. */
 void driver_report(const struct fake_driver *d, struct hd_split *out)
 {
     *out =
@@ -35,18 +35,18 @@ void driver_report(const struct fake_driver *d, struct hd_split *out)
     case LIKE_GVE: /* gve_ethtool.c:557 */
         out->split = d->hds ? ON : OFF;
         break;
-    case LIKE_BNXT: /* bnxt_ethtool.c:830: aggregation rings, which rx-gro-hw has too */
+    case LIKE_BNXT: /* bnxt_ethtool.c:830: on if there are aggregation rings, which rx-gro-hw uses too */
         out->split = d->hds || d->gro ? ON : OFF;
         break;
     case LIKE_FBNIC: /* fbnic_ethtool.c:311 */
         out->split = ON;
         break;
-    default: /* mlx5 reports nothing itself: mlx5e_ethtool_get_ringparam() */
+    default: /* mlx5 does not change the report: mlx5e_ethtool_get_ringparam() */
         break;
     }
 }
 
-/* Performs the driver's part of RINGS_SET. was: the previous configuration. */
+/* Performs the driver's part of RINGS_SET; `was` is the previous configuration. */
 static int driver_apply(struct fake_driver *d, uint8_t was, uint8_t to, uint32_t buf_len)
 {
     switch (d->like) {
@@ -72,12 +72,12 @@ static int driver_apply(struct fake_driver *d, uint8_t was, uint8_t to, uint32_t
         return 0;
     case LIKE_FBNIC: /* fbnic_set_ringparam(), fbnic_ethtool.c:359 */
         return to == OFF ? hw_fail(-EINVAL, "Cannot disable TCP data split") : 0;
-    default: /* the driver has no automatic setting */
+    default: /* drivers without an automatic setting */
         return 0;
     }
 }
 
-/* ethnl_set_rings(), net/ethtool/rings.c:207. */
+/* Works like the kernel's ethnl_set_rings(), net/ethtool/rings.c:207. */
 int driver_split(struct fake_driver *d, const struct hd_split *s, bool bound, bool *changed)
 {
     uint32_t thresh = s->has_thresh ? s->thresh : d->thresh;
@@ -115,11 +115,11 @@ enum hd_gro_hw driver_gro(const struct fake_driver *d)
 void driver_gro_set(struct fake_driver *d, bool on)
 {
     d->gro_wanted = on;
-    /* stays on, because header split depends on it */
+    /* mlx5: rx-gro-hw stays on, because header split depends on it */
     d->gro = on || (d->like == LIKE_MLX5 && d->config == ON);
 }
 
-/* __netif_mp_open_rxq(), net/core/netdev_rx_queue.c:186. */
+/* Works like the kernel's __netif_mp_open_rxq(), net/core/netdev_rx_queue.c:186. */
 int driver_bind(const struct fake_driver *d, uint32_t page)
 {
     if (d->config != ON)
@@ -163,7 +163,7 @@ int driver_list(enum fake_like like, const uint32_t *loc, uint32_t n, struct eth
     uint32_t room = r->rule_cnt, got = 0;
     r->data = like == LIKE_BNXT ? n : 1024;
     switch (like) {
-    case LIKE_MLX5: /* en_fs_ethtool.c:818: from location to location until there is no room left, or no location */
+    case LIKE_MLX5: /* en_fs_ethtool.c:818: fails if there are fewer rules than the buffer can hold */
         while (got < room && got < n) {
             r->rule_locs[got] = loc[got];
             got++;

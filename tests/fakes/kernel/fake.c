@@ -360,7 +360,7 @@ static int f_bind(void *arg, const struct hd_bind_what *what, int *sock, uint32_
                             .n = count,
                             .page = what->page};
     memcpy(b->queue, queue, count * sizeof(*queue));
-    if (fake_strikes(f, false)) { /* like a closed socket */
+    if (fake_strikes(f, false)) { /* as if the binding's socket had been closed */
         close(b->fd);
         b->pid = 0;
         return hw_fail(-EIO, "call %u was made to fail behind its effect", f->calls);
@@ -400,7 +400,7 @@ static int f_connection(void *arg, int fd, struct hd_conn *c)
     memset(c, 0, sizeof(*c));
     if (pread(fd, &port, sizeof(port), 0) != sizeof(port))
         return hw_fail(-EINVAL, "descriptor %d is no TCP socket", fd);
-    if (port & 1u << 16) { /* IPv6, for variety */
+    if (port & 1u << 16) { /* some ports get IPv6 addresses */
         c->local.in6.sin6_family = c->remote.in6.sin6_family = AF_INET6;
         inet_pton(AF_INET6, "fd00::1", &c->local.in6.sin6_addr);
         inet_pton(AF_INET6, "fd00::2", &c->remote.in6.sin6_addr);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake NCCL without a GPU, for tests: the functions that `hawser nccl bench` calls, over shared memory between
- * processes and with the memory of tests/fakes/cuda. Operations have ended when their calls, or the ncclGroupEnd() of
- * their group, return.
+ * A fake NCCL for tests, which needs no GPU. It has the functions that `hawser nccl bench` calls, uses the memory of
+ * tests/fakes/cuda, and transfers data over shared memory between processes. An operation is complete when its call, or
+ * ncclGroupEnd() for its group, returns.
  *
  *   FAKENCCL_DIR=/tmp          folder for the communicators' files
- *   FAKENCCL_FAULT=what:r:n    rank r's n-th operation (0: CommInitRank): wrong, die, crash, hang, error, async
- *   FAKENCCL_FAULT_NET=name    only if this is the network
- *   FAKENCCL_SLOW=name:us      each operation over this network takes this much longer
- *   FAKENCCL_DEAF=1            plugins are never used: the network is Socket
+ *   FAKENCCL_FAULT=what:r:n    rank r's n-th operation (0: CommInitRank) has this fault: wrong, die, crash, hang,
+ *                              error or async
+ *   FAKENCCL_FAULT_NET=name    injects the fault only on this network
+ *   FAKENCCL_SLOW=name:us      adds this delay to each operation over this network
+ *   FAKENCCL_DEAF=1            never uses a plugin, so the network is always Socket
  *   FAKENCCL_MUTE=1            does not log the network
- *   FAKENCCL_REPORT=file       CommInitRank appends a line: rank, network, network namespace, variables NCCL_* and
- *                              LD_LIBRARY_PATH
+ *   FAKENCCL_REPORT=file       CommInitRank appends a line with the rank, the network, the network namespace, and the
+ *                              variables NCCL_* and LD_LIBRARY_PATH
  */
 #include "tests/fakes/cuda/fakecuda.h"
 
@@ -35,7 +36,7 @@ typedef struct {
     char internal[128];
 } ncclUniqueId;
 
-/* A buffer from one rank to another, for one piece at a time. */
+/* A buffer that carries one piece at a time from one rank to another. */
 struct box {
     atomic_uint full;
     uint32_t len;
@@ -91,7 +92,7 @@ static int fail(int rc, const char *text)
 
 /* ---- faults ----------------------------------------------------------------------------------- */
 
-/* Returns the fault that this operation must have, or "". */
+/* Returns the fault to inject into this operation, or "". */
 static const char *fault(ncclComm_t c)
 {
     static char what[16];
@@ -161,7 +162,7 @@ static void report(ncclComm_t c)
         if (strncmp(*e, "NCCL_", 5) == 0 || strncmp(*e, "LD_LIBRARY_PATH=", 16) == 0)
             at += (size_t)snprintf(line + at, sizeof line - at, " %s", *e);
     line[at++] = '\n';
-    if (write(fd, line, at) != (ssize_t)at) /* one call, because the ranks append at the same time */
+    if (write(fd, line, at) != (ssize_t)at) /* a single write, because the ranks append concurrently */
         abort();
     close(fd);
 }
@@ -198,7 +199,7 @@ int ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank)
         printf("fake:%d:%d [%d] NCCL INFO Using network %s\n", (int)getpid(), (int)getpid(), rank, c->network);
         fflush(stdout);
     }
-    /* the last rank removes the name */
+    /* the last rank to join removes the file */
     if (atomic_fetch_add(&c->m->joined, 1) + 1 == (unsigned)n)
         unlink(id.internal);
     while (atomic_load(&c->m->joined) < (unsigned)n)
@@ -323,7 +324,7 @@ int ncclGroupStart(void)
     return OK;
 }
 
-/* Spoils one element in the middle, if that is this operation's fault. */
+/* Corrupts one element in the middle, if the operation's fault is "wrong". */
 static void spoil(ncclComm_t c, char *out, size_t len)
 {
     if (strcmp(fault(c), "wrong") == 0)
@@ -354,7 +355,7 @@ int ncclGroupEnd(void)
     return slow(c);
 }
 
-/* The data that one rank sends to each rank and receives from each, with these lengths; NULL: nothing. */
+/* Data that one rank exchanges with all ranks: the buffers (NULL for none) and the length of each send and receive. */
 struct exchange {
     const char *to[RANKS];
     char *from[RANKS];
@@ -376,7 +377,7 @@ static int exchange(ncclComm_t c, const struct exchange *x)
     return rc;
 }
 
-/* Sums n floats of all ranks; the floats for rank p are at in + p * step. */
+/* Sums n floats from each rank. The floats for rank p start at in + p * step. */
 static int sum(const void *in, void *out, size_t n, size_t step, int type, int op, ncclComm_t comm)
 {
     const float *mine = fakecuda_alias((uintptr_t)in, (n + step * (size_t)(comm->n - 1)) * 4);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A net plugin that transfers nothing, for the tests of `hawser nccl check`. It can be started and queried, and
- * misbehaves on command. MINI_FAULT: load-crash, init-exit, init-crash, init-hang, init-fail, devices-fail,
- * properties-crash, finalize-exit or none. MINI_NAME: its name, default "hawser". MINI_DEVICES: number of devices,
- * default 2. Built with MINI_OLD, it has only tables that current versions of NCCL do not accept; built with MINI_V8,
- * it has only table v8.
+ * misbehaves on request. The environment variable MINI_FAULT selects the fault: load-crash, init-exit, init-crash,
+ * init-hang, init-fail, devices-fail, properties-crash, finalize-exit or none. MINI_NAME sets the plugin's name
+ * (default "hawser"), and MINI_DEVICES sets the number of devices (default 2). Built with MINI_OLD, the plugin has only
+ * tables that current versions of NCCL do not accept. Built with MINI_V8, the plugin has only table v8.
  */
 #include "transport/netplugin/table/abi.h"
 
@@ -106,7 +106,7 @@ API extern ncclNet_v11_t ncclNetPlugin_v11;
 ncclNet_v11_t ncclNetPlugin_v11 = {
     .name = "hawser", .init = init_v11, .devices = devices, .getProperties = properties_v11, .finalize = finalize};
 
-/* before the tables are read */
+/* runs before the tables are read */
 __attribute__((constructor)) static void rename_tables(void)
 {
     const char *name = getenv("MINI_NAME");

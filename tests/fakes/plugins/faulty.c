@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain plugin with the fault or the behaviour that the environment variable FAULTY selects, for tests of the
- * driver. It has only table v11.
+ * The plain plugin with a fault or special behaviour that the environment variable FAULTY selects, for tests of the
+ * code that drives plugins. It has only table v11.
  */
 #include "plain.h"
 
@@ -38,12 +38,12 @@ static int socket_of(const void *comm)
     return fd;
 }
 
-/* The arguments of an irecv, with which f_test() can spoil the data. */
+/* The arguments of an irecv, which f_test() needs to corrupt the data. */
 static struct posted {
     void *req;
     uint8_t *data, *shadow;
     size_t room;
-    int size; /* set when all data is in the shadow */
+    int size; /* -1 until all data is in the shadow, then the number of bytes */
 } posted[4096];
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
@@ -75,7 +75,7 @@ static struct posted recall(void *req)
 __attribute__((destructor)) static void gone(void)
 {
     if (fault("fork") && owner && owner != getpid())
-        (void)pause(); /* like a wait for a thread that fork() did not copy */
+        (void)pause(); /* simulates a wait for a thread that fork() did not copy */
 }
 
 static void *sleeper(void *arg)
@@ -84,8 +84,8 @@ static void *sleeper(void *arg)
     return arg;
 }
 
-/* Reports the posting of a message to the profiler. FAULTY=profiler reports it correctly; the values that begin with
- * "profiler-" report it wrongly. */
+/* Reports to the profiler that a message was posted. FAULTY=profiler reports it correctly; values that begin with
+ * "profiler-" report it incorrectly. */
 static void tell(void *phandle)
 {
     const char *f = getenv("FAULTY");
@@ -152,7 +152,7 @@ static ncclResult_t f_connect(void *ctx, int dev, void *handle, void **sc, ncclN
     return fault("silent") ? ncclSuccess : rc;
 }
 
-/* "stray": fails at the first connection, whatever it is. */
+/* With FAULTY=stray, fails on the first connection, whatever it sends. */
 static ncclResult_t f_accept(void *lc, void **rc, ncclNetDeviceHandle_t **dh)
 {
     char said[4];
@@ -198,7 +198,7 @@ static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *ta
     if (fault("hang"))
         nap(1000000);
     if (fault("stale") && atomic_fetch_add(&calls, 1) % 5 == 4)
-        return ncclSuccess; /* means "later", but *req is not written */
+        return ncclSuccess; /* means "try again later", but *req is not set */
     ret = plain_irecv(rc, n, &to, sizes, tags, mhs, req);
     if (*req)
         tell(phandles[0]);
@@ -209,7 +209,7 @@ static ncclResult_t f_irecv(void *rc, int n, void **data, size_t *sizes, int *ta
     return fault("silent") ? ncclSuccess : ret;
 }
 
-/* "lines": the second half of each 128 bytes arrives first. Returns true when all has arrived. */
+/* For FAULTY=lines: stores the second half of each 128 bytes first. Returns true when all data is stored. */
 static bool backwards(struct posted *p, int *sizes)
 {
     if (p->size < 0) {

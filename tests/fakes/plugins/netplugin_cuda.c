@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain plugin with the behaviour of plugins over RDMA: it accepts CUDA memory, registered through its dma-buf if
- * the driver supports it, and data that was received into such memory may be read only after iflush(); here the data is
- * not there before. The GPU must be set in the calls that copy: isend, and test of a flush. NETPLUGIN_CUDA_REPORT=file:
- * at exit, appends a line that counts the calls.
+ * The plain plugin with the behaviour of RDMA plugins. It accepts CUDA memory, registered through a dma-buf if the
+ * driver supports that. Data received into CUDA memory may be read only after iflush(), because this plugin does not
+ * store the data earlier. The current GPU must be set in the calls that copy, which are isend and the test of a flush.
+ * With NETPLUGIN_CUDA_REPORT=file, the plugin appends a line with the numbers of calls at exit.
  */
 #include "mem/cuda.h"
 #include "plain.h"
@@ -21,10 +21,10 @@ struct mr {
     int type;
 };
 
-/* A request with bytes of CUDA memory; other requests are those of plain.c. */
+/* A request for CUDA memory. All other requests belong to plain.c. */
 struct request {
     enum { SEND, RECEIVE, FLUSH } what;
-    struct request *next; /* in the list of requests that were received and not flushed yet */
+    struct request *next; /* next in the list of received requests that were not flushed yet */
     void *inner;
     uint8_t *host; /* the bytes in host memory, which plain.c transfers */
     CUdeviceptr device;
@@ -32,7 +32,7 @@ struct request {
 };
 static struct request *landed;
 
-/* All existing requests of this file. */
+/* All existing requests for CUDA memory. */
 static struct request *living[4096];
 
 static struct request *new_request(int what, void *device, size_t size)
@@ -63,7 +63,7 @@ static struct request *ours(void *p)
     return NULL;
 }
 
-/* Copies with the GPU that is set. Fails if none is set. */
+/* Copies with the current GPU. Fails if no GPU is set. */
 static ncclResult_t copy(struct request *r, bool up)
 {
     const struct hw_cuda *cu;

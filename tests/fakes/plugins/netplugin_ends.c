@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain plugin with the endpoints of aws-ofi-nccl: listeners that one thread creates share an endpoint. If a
- * receiving connection is closed while receives are posted, its endpoint ends for all connections that use it.
- * ENDS_LISTEN=ms: the duration of listen. */
+/* The plain plugin with the endpoint behaviour of aws-ofi-nccl: all listeners that a thread creates share an endpoint.
+ * If a receiving connection is closed while receives are posted, its endpoint fails for all connections that use it.
+ * ENDS_LISTEN=ms sets the duration of listen. */
 #include "plain.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain plugin with the behaviour of google/nccl-fastsocket: connect() and accept() return only when they are done
- * or have failed, and each waits for the other side. WAITS=ms: the maximum wait, after which they fail. */
+/* The plain plugin with the behaviour of google/nccl-fastsocket: connect() and accept() block until they succeed or
+ * fail, and each waits for the other side. WAITS=ms sets the time limit for the wait. */
 #include "plain.h"
 
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A simple correct net plugin: one TCP connection over loopback for each pair of comms, a header with the size
- * before each message, and progress only in isend, irecv and test. It has no threads. It is a reference, and the
- * well-behaved plugin of the tests.
+ * A simple correct net plugin: one TCP connection over loopback for each pair of comms, and a header with the size
+ * before each message. Data moves only in isend, irecv and test; there are no threads. This is the reference plugin of
+ * the tests.
  */
 #include "plain.h"
 
@@ -16,13 +16,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GUESTS 16 /* connections that have not sent the secret yet */
+#define GUESTS 16 /* maximum number of connections that have not sent the secret yet */
 
 struct handle {
     uint64_t secret;
     uint16_t port;
-    int fd;         /* the connector's file descriptor plus 1; the buffer is the same in every call of connect */
-    uint32_t shown; /* bytes of the secret that were sent */
+    int fd;         /* the connector's file descriptor plus 1; every call of connect gets the same buffer */
+    uint32_t shown; /* number of bytes of the secret that were sent */
     bool connected;
 };
 _Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE, "NCCL's ABI");
@@ -34,15 +34,15 @@ struct listener {
         int fd;
         uint32_t got;
         uint8_t said[8];
-    } guest[GUESTS]; /* sorted by age, the oldest first */
+    } guest[GUESTS]; /* oldest first */
     int n;
 };
 
 struct request {
     struct conn *c;
     uint8_t *data;
-    uint64_t size;                  /* first the size of a receive's buffer, then of the message */
-    uint64_t header, header_at, at; /* header_at, at: bytes moved */
+    uint64_t size;                  /* size of a receive's buffer, later the size of the message */
+    uint64_t header, header_at, at; /* header_at, at: number of bytes moved */
 };
 
 struct conn {
@@ -71,7 +71,7 @@ ncclResult_t plain_init(ncclDebugLogger_t logger)
     const char *list = getenv("PLAIN_PCI");
     char *rest = pci_list;
 
-    logger_of_all = logger; /* several threads may call this, each for its communicator */
+    logger_of_all = logger; /* several threads may call this, for different communicators */
     if (!list || pci[0])    /* v11 and v12 call this for each communicator */
         return ncclSuccess;
     if (strlen(list) >= sizeof(pci_list)) {
@@ -192,8 +192,8 @@ static void send_away(struct listener *l, int i)
     l->n--;
 }
 
-/* Accepts the connection that sends the secret as the peer's, and closes others: wrong ones, and the oldest silent ones
- * if there are too many. */
+/* Accepts a connection that sends the peer's secret. Closes connections that send anything else and, if too many
+ * connections are silent, the oldest of them. */
 ncclResult_t plain_accept(void *lc, void **rc)
 {
     struct listener *l = lc;
@@ -226,7 +226,7 @@ ncclResult_t plain_accept(void *lc, void **rc)
     return ncclSuccess;
 }
 
-/* Returns a handle that is only needed for deregistration, because host memory needs no registration. */
+/* Returns a handle for deregistration only, because host memory needs no registration. */
 ncclResult_t plain_reg(void *comm, void *data, size_t size, int type, void **mh)
 {
     if (!comm || !data || !size || type != NCCL_PTR_HOST)
@@ -240,7 +240,8 @@ ncclResult_t plain_dereg(void *comm, void *mh)
     return comm && mh ? ncclSuccess : ncclInvalidArgument;
 }
 
-/* Moves up to len bytes. Returns the number of bytes, 0 for "later", or -1 if the connection is broken. */
+/* Moves up to len bytes. Returns the number of bytes moved, 0 if none can be moved now, or -1 if the connection is
+ * broken. */
 static ssize_t move(struct conn *c, void *data, size_t len)
 {
     ssize_t n = c->sends ? send(c->fd, data, len, MSG_NOSIGNAL) : recv(c->fd, data, len, 0);
@@ -254,7 +255,7 @@ static ssize_t move(struct conn *c, void *data, size_t len)
     return -1;
 }
 
-/* Moves requests in order, as far as the socket permits. */
+/* Moves data of the requests in order, as far as the socket permits. */
 static ncclResult_t progress(struct conn *c)
 {
     while (!c->error && c->moved < c->posted) {
@@ -330,12 +331,12 @@ ncclResult_t plain_test(void *req, int *done, int *sizes)
 
     *done = 0;
     if (q != &c->ring[c->tested % NCCL_NET_MAX_REQUESTS])
-        return ncclInvalidUsage; /* NCCL tests only the oldest */
+        return ncclInvalidUsage; /* NCCL tests only the oldest request */
     if (c->moved == c->tested)
         rc = progress(c);
     if (c->moved == c->tested)
         return rc;
-    c->tested++; /* data before an error is valid */
+    c->tested++; /* data that arrived before an error is valid */
     *done = 1;
     if (sizes && !c->sends)
         *sizes = (int)q->size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the plain plugin (plain.c), which its tables (plain_tables.c) and other plugins use. Those of the
- * table have the prototypes of v9, but without device handles. */
+/* The functions of the plain plugin (plain.c), which its tables (plain_tables.c) and other plugins use. Functions that
+ * correspond to table entries have the prototypes of v9, but without device handles. */
 #ifndef PLAIN_H
 #define PLAIN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain plugin's tables v6 to v12, so that the code that drives plugins can be tested with each version. */
+/* The plain plugin's tables v6 to v12. With them, tests can cover each version of the code that drives plugins. */
 #include "plain.h"
 
 #define SHOWN __attribute__((visibility("default")))
@@ -8,7 +8,7 @@ static char names[PLAIN_MOST][8] = {"plain0",  "plain1",  "plain2",  "plain3", "
                                     "plain6",  "plain7",  "plain8",  "plain9", "plain10", "plain11",
                                     "plain12", "plain13", "plain14", "plain15"};
 
-/* The fields that all versions of the properties have. */
+/* The fields that the properties have in all versions. */
 #define PROPS_V6(dev)                                                                                        \
     .name = names[dev], .pciPath = plain_pci(dev), .guid = (uint64_t)(dev) + 1, .ptrSupport = NCCL_PTR_HOST, \
     .speed = 10000, .port = 1, .latency = 20, .maxComms = 65536, .maxRecvs = 1
@@ -35,7 +35,7 @@ PROPERTIES(9, PROPS_V9)
 PROPERTIES(11, PROPS_V9)
 PROPERTIES(12, PROPS_V12)
 
-/* v7 added device handles. Sizes are int before v9, in regMr before v8. */
+/* v7 added device handles. Sizes are int before v9, and in regMr before v8. */
 
 static ncclResult_t connect_v7(int dev, void *handle, void **sc, ncclNetDeviceHandle_t **dh)
 {
@@ -65,7 +65,7 @@ static ncclResult_t irecv_v6(void *rc, int n, void **data, int *sizes, int *tags
     return n != 1 || sizes[0] < 0 ? ncclInvalidArgument : plain_irecv(rc, n, data, &size, tags, mhs, req);
 }
 
-/* v10 added the profiler with its handles, v11 a context for each communicator. */
+/* v10 added the profiler and its handles; v11 added a context for each communicator. */
 
 static ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t chance = 1; /* seed of the errors, which are the same in every run */
+static uint64_t chance = 1; /* seed of the random errors, which are the same in every run */
 
-/* If the way is selected, counts a call, and returns true in the call that has the way's number. */
+/* Counts a call if the way is selected, and returns true for the call that has the selected number. */
 static bool is_turn(enum rude_way way, atomic_long *calls)
 {
     return rude(way) && atomic_fetch_add(calls, 1) + 1 == rude_number(way);
@@ -24,7 +24,7 @@ static ncclResult_t code(enum rude_way way)
     return (ncclResult_t)rude_number(way);
 }
 
-/* With RUDE_ERRORS, sometimes returns a random error. */
+/* Returns a random error for some of the calls, if RUDE_ERRORS is set. */
 static ncclResult_t any_error(void)
 {
     if (!rude(RUDE_ERRORS) || wire_random(&chance) % (uint64_t)rude_number(RUDE_ERRORS))
@@ -192,8 +192,8 @@ static ncclResult_t close_listen(void *listener)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/* Returns true if the call must return no request: if `never` is selected, always; if `some` is, so many times before
- * each real request. */
+/* Returns true if the call must return no request. Always returns true if `never` is selected. If `some` is selected,
+ * returns true for the selected number of calls before each real request. */
 static bool no_request(enum rude_way some, enum rude_way never, atomic_long *calls)
 {
     return rude(never) || (rude(some) && ++*calls % (rude_number(some) + 1) != 0);
@@ -230,7 +230,7 @@ static ncclResult_t iflush(void *comm, int n, void **data, int *sizes, void **mh
     return ncclSuccess;
 }
 
-/* Applies the faults to a received message. */
+/* Applies the selected faults to a received message. */
 static void spoil(void *request)
 {
     unsigned char *data;
@@ -252,7 +252,7 @@ static ncclResult_t done_lie(void *request, int *done, int *size, int truth)
     if (rude(RUDE_TEST_EARLY) && !*done) {
         *done = 1;
         truth = (int)posted;
-        net_forget(request); /* its bytes arrive later nevertheless */
+        net_forget(request); /* its bytes still arrive later */
     }
     if (rude(RUDE_TEST_NEVER))
         *done = 0;

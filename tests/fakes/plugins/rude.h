@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libnccl-net-rude.so: a net plugin for tests, with table v9, that misbehaves in the ways that the environment selects:
- * RUDE=way,way=number... Without it the plugin works, with host memory over TCP on loopback.
- * rude_help() prints the ways, which are listed here. An unknown way aborts at load, because it is an error of the
- * test.
+ * libnccl-net-rude.so: a net plugin for tests, with table v9, that misbehaves in the ways selected by the environment:
+ * RUDE=way,way=number... Without RUDE, the plugin works, with host memory over TCP on loopback. rude_help() prints the
+ * ways, which are listed below. An unknown way aborts the process when the plugin is loaded, because it is an error in
+ * the test.
  */
 #ifndef RUDE_H
 #define RUDE_H
@@ -91,14 +91,14 @@ enum rude_way {
         RUDE_N
 };
 
-/* Return whether the way was selected, and its number. */
+/* Return whether the way is selected, and the way's number. */
 bool rude(enum rude_way way);
 long rude_number(enum rude_way way);
-/* End the process with SIGSEGV; hang the calling thread. */
+/* End the process with SIGSEGV, or hang the calling thread. */
 __attribute__((noreturn)) void rude_crash(void);
 void rude_hang(void);
 
-/* ---- rude_net.c: the same calls, well behaved ---- */
+/* ---- rude_net.c: correct versions of the same calls ---- */
 ncclResult_t net_listen(int dev, void *handle, void **comm);
 ncclResult_t net_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle_v9_t **device);
 ncclResult_t net_accept(void *listener, void **comm, ncclNetDeviceHandle_v9_t **device);
@@ -107,9 +107,9 @@ ncclResult_t net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
 ncclResult_t net_test(void *request, int *done, int *size);
 ncclResult_t net_close(void *comm);
 ncclResult_t net_close_listen(void *listener);
-/* Forgets a request that the host believes to be done. */
+/* Forgets a request that the host believes to be complete. */
 void net_forget(void *request);
-/* Return whether a request is a receive, and its buffer and size as posted. */
+/* Return whether a request is a receive, and the posted buffer and size. */
 bool net_is_receive(const void *request);
 void net_posted(const void *request, unsigned char **data, size_t *size);
 

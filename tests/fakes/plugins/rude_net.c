@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The working part of libnccl-net-rude.so: a connection is a TCP connection, and a message is its length and its
- * bytes. */
+/* The working part of libnccl-net-rude.so. Each connection is a TCP connection, and each message consists of its length
+ * and its bytes. */
 #include "rude.h"
 #include "wire.h"
 
@@ -12,7 +12,7 @@
 struct handle {
     uint64_t secret;
     struct sockaddr_in at;
-    int fd; /* the file descriptor of connect plus 1 between its calls; 0 if none */
+    int fd; /* connect's file descriptor plus 1, kept between calls; 0 if none */
 };
 _Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE, "NCCL's ABI");
 
@@ -38,7 +38,7 @@ struct request {
 struct comm {
     bool sends, broken;
     int fd;
-    uint64_t posted, moving, done; /* counts of requests */
+    uint64_t posted, moving, done; /* numbers of requests */
     struct wire_msg hello;
     struct request request[NCCL_NET_MAX_REQUESTS];
 };
@@ -85,7 +85,7 @@ ncclResult_t net_connect(int dev, void *handle, void **comm, ncclNetDeviceHandle
     int up = wire_connected(h.fd - 1);
     if (up == 0)
         return ncclSuccess;
-    /* 8 bytes always fit into an empty socket's buffer */
+    /* a new socket's buffer always has room for 8 bytes */
     if (up < 0 || wire_put(h.fd - 1, &h.secret, sizeof(h.secret)) != (ssize_t)sizeof(h.secret)) {
         close(h.fd - 1);
         return ncclRemoteError;
@@ -128,7 +128,7 @@ ncclResult_t net_accept(void *listener, void **comm, ncclNetDeviceHandle_v9_t **
     return ncclSuccess;
 }
 
-/* Returns true if all slots are in use, by requests that are in progress or whose end was not tested yet. */
+/* Returns true if all slots are used by requests that are in progress or whose completion was not tested yet. */
 static bool full(const struct comm *c)
 {
     return c->posted - (c->done < c->moving ? c->done : c->moving) == NCCL_NET_MAX_REQUESTS;
@@ -169,8 +169,8 @@ ncclResult_t net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
     return ncclSuccess;
 }
 
-/* Moves a request. Returns 1 if it has ended, 0 if not yet, or -1 if the connection is broken or the message too
- * large. */
+/* Moves a request's data. Returns 1 if the request is complete, 0 if not yet, or -1 if the connection is broken or the
+ * message is too large. */
 static int move(struct request *r)
 {
     struct comm *c = r->comm;

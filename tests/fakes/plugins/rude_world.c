@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads RUDE, and does what a plugin can do to its process. */
+/* Reads RUDE, and misbehaves in ways that affect the whole process. */
 #include "rude_world.h"
 
 #include <fcntl.h>
@@ -100,7 +100,7 @@ static void thread(void *(*fn)(void *))
 static void *spin(void *arg)
 {
     (void)arg;
-    time_t end = time(NULL) + 60; /* a limit, in case nothing ends it */
+    time_t end = time(NULL) + 60; /* time limit, in case nothing ends the thread */
     while (time(NULL) < end)
         ;
     return NULL;

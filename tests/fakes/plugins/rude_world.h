@@ -6,9 +6,9 @@
 
 /* Reads RUDE. */
 void rude_read(void);
-/* Does to the process what RUDE selects, at the first init. */
+/* Applies the selected process-wide faults at the first init. */
 void rude_world(ncclDebugLogger_t log);
-/* Sleeps for the way's number of ms, if it was selected. */
+/* Sleeps for the way's number of milliseconds, if the way is selected. */
 void rude_sleep(enum rude_way way);
 
 #endif

@@ -25,7 +25,7 @@ static ncclResult_t devices(int *n)
     return ncclSuccess;
 }
 
-/* Returns the speed in Mbit/s as reported by the kernel, or a gVNIC's speed if the interface reports none. */
+/* Returns the speed in Mbit/s that the kernel reports, or a gVNIC's speed if the kernel reports none. */
 static int speed_of(const char *interface)
 {
     char path[128];
@@ -61,7 +61,7 @@ static ncclResult_t get_properties(int dev, ncclNetProperties_v7_t *p)
     return ncclSuccess;
 }
 
-/* Returns what is wrong with CUDA memory, or NULL if nothing is. */
+/* Returns the reason why this CUDA memory cannot be used, or NULL if it can. */
 static const char *cuda_fault(const struct comm *c, uint64_t ptr, size_t len)
 {
     struct gpu_side now;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs, memory that they can access, and the bounce buffer of scattered receives. */
+/* GPUs, memory that GPUs can access, and the bounce buffer for scattered receives. */
 #include "tcpxlike.h"
 
 #include <pthread.h>
@@ -16,11 +16,11 @@ void tcpx_gpu_now(struct gpu_side *out)
         out->cu = NULL;
         return;
     }
-    /* Returns the same as cuCtxGetCurrent, with calls that lib/mem loads anyway. */
+    /* Has the same result as cuCtxGetCurrent, but uses calls that lib/mem loads anyway. */
     CUcontext ctx = NULL;
     if (out->cu->CtxPopCurrent(&ctx) || !ctx || out->cu->CtxPushCurrent(ctx))
         return;
-    /* With these calls, a context's device can only be found through memory of it. */
+    /* With these calls, a context's device can only be found through memory in the context. */
     CUdeviceptr probe = 0;
     if (out->cu->MemAlloc(&probe, 16) == CUDA_SUCCESS) {
         (void)out->cu->PointerGetAttribute(&out->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, probe);
@@ -172,7 +172,7 @@ bool tcpx_page_take(struct pool *p, bool oldest, uint32_t *page)
 {
     pthread_mutex_lock(&lock);
     const bool any = p->n_free > (oldest ? 0 : p->users * MAX_FRAGS);
-    if (any) { /* one of the top pages */
+    if (any) { /* takes one of the topmost pages */
         uint32_t i = p->n_free - 1 - (uint32_t)(wire_random(&p->random) % HW_MIN(p->n_free, 64u));
         *page = p->free[i];
         p->free[i] = p->free[--p->n_free];
@@ -184,7 +184,7 @@ bool tcpx_page_take(struct pool *p, bool oldest, uint32_t *page)
 void tcpx_page_give(struct pool *p, uint32_t page)
 {
     if (p->device < 0)
-        memset(p->host + (size_t)page * PAGE, 0xdb, PAGE); /* so that late readers notice */
+        memset(p->host + (size_t)page * PAGE, 0xdb, PAGE); /* lets late readers detect the error */
     pthread_mutex_lock(&lock);
     p->free[p->n_free++] = page;
     pthread_mutex_unlock(&lock);
@@ -204,7 +204,7 @@ static CUresult on_gpu(struct bounce *b, struct unpackNetDeviceHandle *h)
         return rc;
     h->meta = (void *)(uintptr_t)meta;
     h->bounce_buf = (void *)(uintptr_t)b->pool->base;
-    memcpy(b->meta, h, sizeof(*h)); /* pinned, which an asynchronous copy needs */
+    memcpy(b->meta, h, sizeof(*h)); /* pinned memory, which an asynchronous copy needs */
     rc = cu->MemcpyHtoDAsync(lead, b->meta, sizeof(*h), b->gpu->stream);
     rc = rc ? rc : cu->StreamSynchronize(b->gpu->stream);
     memset(b->meta, 0, sizeof(*h));

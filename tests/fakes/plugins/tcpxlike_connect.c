@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listen, connect and accept: one control connection and some data connections, each introduced by a hello. */
+/* listen, connect and accept: one control connection and several data connections. Each connection starts with a
+ * hello. */
 #include "tcpxlike.h"
 
 #include <pthread.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The contents of listen's handle of 128 bytes. GPUDirect-TCPX also uses 88 bytes, the last 8 of which are a
+/* The contents of listen's 128-byte handle. As in GPUDirect-TCPX, 88 bytes are used, and the last 8 of them are a
  * pointer. */
 struct handle {
     uint64_t secret;
@@ -22,7 +23,7 @@ _Static_assert(sizeof(struct handle) == 88 && offsetof(struct handle, state) == 
 
 struct hello {
     uint64_t secret, id;
-    uint16_t index, count; /* index 0 is the control connection; count includes all connections */
+    uint16_t index, count; /* index 0 is the control connection; count includes it */
 };
 
 struct connecting {
@@ -32,11 +33,11 @@ struct connecting {
     struct wire_msg hello[1 + MAX_SOCKS];
     unsigned calls;
     uint64_t since;
-    bool welcome; /* the other side's accept is over */
+    bool welcome; /* the other side's accept has finished */
     struct gpu_side gpu;
 };
 
-struct stranger { /* a connection without a hello, or whose siblings are missing */
+struct stranger { /* a connection that has sent no hello, or whose group is incomplete */
     int fd;
     struct wire_msg hello;
 };
@@ -52,7 +53,7 @@ struct listener {
     struct gpu_side gpu;
 };
 
-static struct connecting *pending; /* for the whole process */
+static struct connecting *pending; /* of the whole process */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool address_of(int dev, struct sockaddr_in *at)
@@ -60,7 +61,7 @@ static bool address_of(int dev, struct sockaddr_in *at)
     return dev >= 0 && (unsigned)dev < tcpx_opt.devices && wire_address(tcpx_opt.interface[dev], at);
 }
 
-/* Counts a call. Returns true for the first TCPXLIKE_RETRIES calls, and until ms have passed. */
+/* Counts a call. Returns true for the first TCPXLIKE_RETRIES calls, and until `ms` milliseconds have passed. */
 static bool too_early(unsigned *calls, uint64_t since, unsigned ms)
 {
     return (*calls)++ < tcpx_opt.retries || hw_now() - since < ms * HW_MS;
@@ -164,7 +165,8 @@ static struct connecting *start(int dev, const struct handle *h)
     return s;
 }
 
-/* Sends the hellos. Returns 1 if all connections are established and introduced, 0 if not yet, or -1 on failure. */
+/* Sends the hellos. Returns 1 if all connections are established and all hellos are sent, 0 if not yet, or -1 on
+ * failure. */
 static int introduce(struct connecting *s)
 {
     int all = 1;
@@ -179,7 +181,7 @@ static int introduce(struct connecting *s)
     return all;
 }
 
-/* Like introduce(), but also waits for a while for the end of the other side's accept. */
+/* Like introduce(), but also waits for a limited time until the other side's accept has finished. */
 static int meet(struct connecting *s)
 {
     const uint64_t until = hw_now() + tcpx_opt.connect_us * 1000ull;
@@ -225,7 +227,7 @@ ncclResult_t tcpx_connect(int dev, void *handle, void **comm, ncclNetDeviceHandl
         return FAIL("connecting from device %d: refused or reset by the other end", dev);
     }
     *comm = tcpx_comm_new(true, s->fd[0], s->fd + 1, tcpx_opt.socks, &s->gpu);
-    forget(s); /* the handle keeps its pointer, so another call crashes */
+    forget(s); /* the handle keeps its pointer, so the next call crashes */
     return *comm ? ncclSuccess : ncclInternalError;
 }
 
@@ -259,7 +261,7 @@ static void welcome(struct listener *l)
     }
 }
 
-/* Stores the connections of a complete group in fd, sorted by index, and returns their number. Returns 0 if no group is
+/* Stores the connections of a complete group in fd, sorted by index, and returns their number, or 0 if no group is
  * complete. */
 static unsigned family(struct listener *l, int fd[1 + MAX_SOCKS])
 {
@@ -305,11 +307,11 @@ ncclResult_t tcpx_accept(void *listener, void **comm, ncclNetDeviceHandle_v7_t *
         LEAVE("leaving in accept, as TCPXLIKE_FAULT says");
     while (tcpx_opt.hang_accept)
         pause();
-    sleep_us(tcpx_opt.steering_us); /* the time until the flow rules of these connections take effect */
+    sleep_us(tcpx_opt.steering_us); /* until the flow rules of these connections take effect */
     struct comm *c = tcpx_comm_new(false, fd[0], fd + 1, n - 1, &l->gpu);
     if (!c)
         return ncclInternalError;
-    (void)wire_put(fd[0], "", 1); /* the other side's connect waits for it */
+    (void)wire_put(fd[0], "", 1); /* the other side's connect waits for this byte */
     **device = (ncclNetDeviceHandle_v7_t){
         .netDeviceType = NCCL_NET_DEVICE_UNPACK,
         .netDeviceVersion = NCCL_NET_DEVICE_UNPACK_VERSION,

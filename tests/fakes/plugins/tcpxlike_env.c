@@ -36,7 +36,7 @@ void tcpx_log(ncclDebugLogLevel level, int line, const char *fmt, ...)
         fprintf(stderr, "NET/GPUDirectTCPX : %s\n", text);
 }
 
-/* Aborts because of an error of the test, not of the host. */
+/* Aborts because of an error in the test, not in the host. */
 __attribute__((noreturn)) static void bad_env(const char *name, const char *value)
 {
     fprintf(stderr, "tcpxlike: %s=%s?\n", name, value);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Announces a task on the control connection; its bytes follow on data connection `sock`. */
+/* Announces a task on the control connection. The task's bytes are sent on data connection `sock`. */
 struct header {
     uint16_t type, sock;
     uint32_t size, off, total;
@@ -38,7 +38,7 @@ struct comm *tcpx_comm_new(bool sends, int control, const int *data, unsigned n,
     return NULL;
 }
 
-/* Gives back the pages of receives that were not consumed, and pages planned for receives. */
+/* Returns pages to the pool: the pages of unconsumed receives, and pages planned for receives. */
 static void give_pages(struct comm *c)
 {
     for (unsigned i = 0; c->bounce && i < MAX_REQUESTS; i++) {
@@ -70,7 +70,8 @@ static struct request *request_of(struct comm *c, uint64_t number)
     return &c->request[number % MAX_REQUESTS];
 }
 
-/* Returns the bytes of a task, or 0 if each data connection has an equal part, which may be empty. */
+/* Returns the number of bytes per task, or 0 if each message is split evenly over all data connections, where parts may
+ * be empty. */
 static size_t chunk(void)
 {
     return tcpx_opt.chunk || tcpx_opt.chunk_trap ? tcpx_opt.chunk : 512u << 10;
@@ -208,7 +209,7 @@ static void end_task(struct data_socket *s)
     }
 }
 
-/* Announces a sender's next tasks and assigns them to the data connections in turn. */
+/* Announces the sender's next tasks and assigns them to the data connections cyclically. */
 static bool announce_sends(struct comm *c)
 {
     while (c->announce < c->posted) {
@@ -240,8 +241,8 @@ static bool announce_sends(struct comm *c)
     return true;
 }
 
-/* Stores the message's size, taken from the header of its first task. May end the process, for example if the size is
- * not allowed. */
+/* Stores the message's size from the header of its first task. May end the process, for example if the size is not
+ * allowed. */
 static void learn_size(struct request *r, size_t total)
 {
     r->known = true;
@@ -253,7 +254,7 @@ static void learn_size(struct request *r, size_t total)
     const bool self = r->comm->loopback && tcpx_opt.loopback != LOOPBACK_WORKS;
     if ((self && tcpx_opt.loopback == LOOPBACK_EXITS) || (r->faults & FAULT_NOCMSG))
         LEAVE("process_recv_cmsg() rx no cmsg");
-    r->comm->stalled |= self; /* it never passes a NIC, so nothing of it arrives */
+    r->comm->stalled |= self; /* the data does not pass a NIC, so none of it arrives */
 }
 
 static bool announce_receives(struct comm *c)
@@ -278,7 +279,7 @@ static bool announce_receives(struct comm *c)
             return false;
         }
         if (h.size == 0 && !(chunk() && h.total == 0))
-            return give_up(c, "data connection"); /* as recv() of 0 bytes looks */
+            return give_up(c, "data connection"); /* such a task looks like recv() returning 0 */
         if (!r->known)
             learn_size(r, h.total);
         if (h.size > 0) {
@@ -315,8 +316,8 @@ static bool move_directly(struct comm *c, struct data_socket *s)
     return true;
 }
 
-/* Plans the places of the next bytes of the socket's first task: fragments of a page each, most of them of
- * TCPXLIKE_FRAG bytes, the others with odd lengths. */
+/* Plans where the next bytes of the data connection's first task are stored: fragments of at most a page, most of them
+ * with TCPXLIKE_FRAG bytes and some with odd lengths. */
 static void plan(struct bounce *b, struct data_socket *s)
 {
     const struct task *t = &s->task[s->first];
@@ -369,7 +370,7 @@ static bool move_scattered(struct comm *c, struct data_socket *s)
         struct iovec iov[PLAN];
         plan(c->bounce, s);
         if (!s->plan_n)
-            return true; /* no pages are free until some are consumed */
+            return true; /* no page is free until a receive is consumed */
         for (unsigned i = 0; i < s->plan_n; i++) {
             const struct fragment *f = &s->plan[(s->plan_first + i) % PLAN];
             uint32_t have = i ? 0 : s->plan_have;
@@ -445,7 +446,7 @@ static void publish(struct request *r)
 ncclResult_t tcpx_test(void *request, int *done, int *size)
 {
     tcpx_check_thread();
-    (void)size; /* which GPUDirect-TCPX never writes either */
+    (void)size; /* GPUDirect-TCPX never writes it either */
     struct request *r = request;
     struct comm *c = r->comm;
     *done = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fake RDMA kernel: runs requests like uverbs, keeps objects for each inode, and gives out eventfds. */
+/* A fake RDMA kernel: executes requests like uverbs, keeps the objects of each device inode, and creates eventfds. */
 #include "verbs/stub/inject.h"
 #include "verbs_fake_int.h"
 
@@ -80,8 +80,8 @@ struct ib_uverbs_attr *fake_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id)
     return NULL;
 }
 
-/* fake_stub: the thread that makes the current request, or 0 for this process; base: the address of the window for
- * which the request's addresses were computed; here: the window's address in this process. */
+/* fake_stub: thread that makes the current request, or 0 for this process. base: window address with which the
+ * request's addresses were computed. here: window address in this process. */
 pid_t fake_stub;
 static uint64_t base;
 static uint8_t *here;
@@ -126,7 +126,7 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     case IB_USER_VERBS_CMD_REG_MR: {
         struct ib_uverbs_reg_mr reg;
         memcpy(&reg, op->in, sizeof reg);
-        if (!here) /* made by the broker, with its own memory */
+        if (!here) /* the broker made the request with its own memory */
             fake->wrong++;
         int rc = fake_make(f, VB_MR, &number);
         if (rc)
@@ -152,7 +152,7 @@ static int invoke(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, struct fak
     }
 }
 
-/* The answer about unread events of a destroyed object is the second attribute, if there is one. */
+/* Destroys an object. The second attribute, if present, receives the number of the object's unread events. */
 static int destroy(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, enum vb_type t)
 {
     uint64_t events = 0;
@@ -160,7 +160,7 @@ static int destroy(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h, enum vb_t
     return rc || h->num_attrs < 2 ? rc : fake_give(&h->attrs[1], &events, HW_MIN(h->attrs[1].len, sizeof events));
 }
 
-/* Lists the handles of a type, as many as fit (gather_objects_handle()). */
+/* Lists as many handles of a type as fit, like gather_objects_handle(). */
 static int list_handles(struct fake_file *f, struct ib_uverbs_ioctl_hdr *h)
 {
     static const uint8_t types[] = {
@@ -291,7 +291,7 @@ static void breach(int which)
     }
 }
 
-/* The file of the latest request and, for a stub's request, the state before it. */
+/* The file of the latest request and, for a stub's request, the file's state before the request. */
 static struct fake_file *latest, before;
 static unsigned live_before;
 static long bytes_before;

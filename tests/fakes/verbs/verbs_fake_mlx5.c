@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of the fake RDMA kernel that uses memory and file descriptors of the calling process. Memory is valid if the
- * 8 bytes at each pinned address contain this address. The fake reads them from the caller's memory, so that an address
- * of another process or a changed address leads to -EFAULT.
+ * The part of the fake RDMA kernel that uses memory and file descriptors of the calling process. An address is valid if
+ * the 8 bytes at the address contain the address itself. The fake reads these bytes from the caller's memory, so that
+ * an address from a different process or a changed address causes -EFAULT.
  */
 #include "verbs/broker/broker_int.h"
 #include "verbs_fake_int.h"
@@ -23,14 +23,14 @@
 static int pinned(uint64_t address)
 {
     uint64_t is = 0;
-    if (!fake_stub) { /* the broker's own memory */
+    if (!fake_stub) { /* the broker would pin its own memory */
         fake->wrong++;
         return -EFAULT;
     }
     return vb_mem_read(fake_stub, address, &is, sizeof is) || is != address ? -EFAULT : 0;
 }
 
-/* Returns a file descriptor of this process for the file of the caller's descriptor, or -errno. */
+/* Returns a duplicate, in this process, of the caller's file descriptor, or -errno. */
 static int file_of(int64_t fd)
 {
     if (fd < 0 || fd != (int)fd)
@@ -56,7 +56,7 @@ bool fake_is_channel(int64_t fd)
     return is;
 }
 
-/* Checks that a file represents a dma-buf: its first bytes are FAKE_DMABUF, and it is long enough. */
+/* Checks that a file represents a dma-buf: it must start with FAKE_DMABUF and be long enough. */
 static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
 {
     int mine = file_of(fd);
@@ -73,14 +73,14 @@ static int dmabuf(int64_t fd, uint64_t offset, uint64_t length)
     return !is ? -EINVAL : offset + length > (uint64_t)st.st_size ? -ERANGE : 0;
 }
 
-/* The INVOKE_WRITE requests for which mlx5 pins memory other than an MR's. */
+/* The INVOKE_WRITE requests for which mlx5 pins memory of objects other than MRs. */
 static const struct queue {
     uint32_t command;
     uint8_t makes;   /* type of the created object */
-    uint8_t channel; /* offset in CORE_IN; 0 if none */
-    uint8_t number;  /* offset of its number in CORE_OUT */
-    uint8_t resp;    /* bytes of CORE_OUT */
-    uint8_t db;      /* offset of db_addr, or 0 if none; buf_addr is always the first field */
+    uint8_t channel; /* offset of the channel in CORE_IN; 0 if none */
+    uint8_t number;  /* offset of the object's number in CORE_OUT */
+    uint8_t resp;    /* minimum length of CORE_OUT */
+    uint8_t db;      /* offset of db_addr in UHW_IN; 0 if none; buf_addr is always the first field */
     uint16_t in;     /* minimum length of UHW_IN */
 } queues[] = {
     {PLAIN(CREATE_CQ), VB_CQ, offsetof(struct ib_uverbs_create_cq, comp_channel),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake kernel's part in the broker, for calls of the stub. */
+/* The part of the fake kernel that runs in the broker, for calls of the stub. */
 #include "verbs/stub/inject.h"
 #include "verbs/stub/notify.h"
 #include "verbs_fake.h"
@@ -18,7 +18,7 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
         uint8_t bytes[sizeof(struct vb_header) + (VB_ATTRS_MAX + VB_WINDOW_INPUTS) * 16];
     } q;
     const uint32_t fixed = VB_WINDOW_SPLIT - VB_WINDOW_HEADER;
-    static pid_t ran_by; /* the latest call */
+    static pid_t ran_by; /* identify the latest call */
     static uint64_t ran_seq;
     if (fake->number[FAKE_MODE] == REAL || !s->parked || s->dead)
         return __real_vb_stub_run(s, listener, device);
@@ -31,8 +31,8 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
     if (q.h.length > sizeof q)
         abort();
     memcpy(&q, s->mine + VB_WINDOW_HEADER, q.h.length);
-    /* The stub repeats the same call, because a signal interrupted it immediately after the answer. The kernel would
-     * not have run the interrupted call. */
+    /* The stub repeats a call if a signal interrupted it immediately after the answer. The real kernel would not have
+     * run the interrupted call. */
     if (ran_by == s->tid && ran_seq == s->seq)
         fake_undo();
     ran_by = s->tid;
@@ -44,7 +44,7 @@ int __wrap_vb_stub_run(struct vb_stub *s, int listener, int device)
         fake->seen = 1;
         return 0;
     }
-    /* A stop had interrupted the call: the kernel would not have run it. */
+    /* A stop has interrupted the call, so the real kernel would not have run it. */
     if (vb_notify_answer(listener, parked, 0, rc) == -ENOENT) {
         fake_undo();
         ran_by = 0;

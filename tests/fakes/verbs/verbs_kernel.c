@@ -147,7 +147,7 @@ uint64_t vk_number(uint8_t seed, uint16_t id)
     return 1000u + seed * 16u + id;
 }
 
-/* Writes like put_user(), but aborts at a write before the split. */
+/* Writes like put_user(), but aborts on a write before the split. */
 static void put(uint8_t *out, uint64_t at, const void *src, size_t n, uint32_t split)
 {
     if (at < split) {
