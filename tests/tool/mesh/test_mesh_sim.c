@@ -118,7 +118,7 @@ static double measure_latency(const struct cluster *c, uint32_t a, uint32_t b, u
     if (c->plant == LATE_PAIR && lo == HW_MIN(c->bad, c->other) && hi == HW_MAX(c->bad, c->other))
         late = 3;
     double moment = uniform(mix(luck + 1)) < MOMENTS ? 1.5 + 2 * uniform(mix(luck + 2)) : 1;
-    if (c->plant == POLLED) /* either both ends poll, or one has to be woken up; repeated measurements always include a wake-up */
+    if (c->plant == POLLED) /* in some first and all repeated measurements, one end has to be woken up */
         moment = try > 0 || uniform(mix(luck + 3)) < POLLED_NOT ? 2 + 2 * uniform(mix(luck + 4)) : 1;
     return LATENCY * late * moment *
            exp(NODE_SD * (normal(name_of(c, 6, a, 0, 0)) + normal(name_of(c, 6, b, 0, 0))) +
