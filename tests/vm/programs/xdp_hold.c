@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attaches to a NIC an XDP program that passes every packet (generic XDP, which every NIC has), prints "attached", and
- * stays until it is killed; or prints why the kernel refused it, and exits with 1. For
+/* Attaches an XDP program that passes every packet to a NIC (generic XDP, which every NIC supports), prints "attached",
+ * and runs until it is killed. If the kernel refuses the program, prints the reason and exits with 1. For
  * tests/vm/devmem/test_drivers.sh. */
 #include <errno.h>
 #include <linux/bpf.h>
