@@ -16,7 +16,8 @@ uint64_t pinned(void); /* returns the number of bytes that the kernel has pinned
 pid_t reap(pid_t pid, int *status);
 
 /* verbs_attack_mr.c */
-int device_writes(const void *p, int writable); /* returns how many kinds of wrong device access succeed */
+int device_writes(const void *p,
+                  int writable); /* returns how many kinds of device access are wrongly allowed or refused */
 int rereg(void);
 int quota(void);
 
