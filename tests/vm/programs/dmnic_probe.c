@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devmem TCP through the kernel's own interface, for the tests of lab/dmnic in a guest: configures a card, binds
  * udmabuf memory to a queue, receives into bound memory and sends from it, and compares every byte with a pattern known
- * to both ends. All netlink messages are built here, so the test does not depend on hawser's code. dmnic_probe nic IF
- * split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules dmnic_probe stat IF NAME
+ * to both ends. All netlink messages are built here, so the test does not depend on hawser's code.
+ *   dmnic_probe nic IF split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules
+ *   dmnic_probe stat IF NAME
  *   dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
  *   dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] [idle=MS]
  *   dmnic_probe bindtx IF

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaded through LD_PRELOAD, records a program's requests to a uverbs device in the file VERBS_RECORD. This library
  * does not know the commands. For each attribute of up to 4096 bytes, it records the memory at the attribute's address
- * if that memory is readable, both for inputs and for outputs. A record is request PROGRAM header HEX            struct
- * ib_uverbs_ioctl_hdr attr HEX              struct ib_uverbs_attr, one for each attribute memory N ADDRESS HEX  the
- * memory at attribute N's address before the call, if readable result RC             ioctl()'s return value, or -errno
+ * if that memory is readable, both for inputs and for outputs. A record is
+ *   request PROGRAM
+ *   header HEX            struct ib_uverbs_ioctl_hdr
+ *   attr HEX              struct ib_uverbs_attr, one for each attribute
+ *   memory N ADDRESS HEX  the memory at attribute N's address before the call, if readable
+ *   result RC             ioctl()'s return value, or -errno
  *   attr HEX, memory ...  the same after the call
  *   end
  * The first VERBS_RECORD_EACH (default 2) requests of each kind are recorded. Two requests are of the same kind if
