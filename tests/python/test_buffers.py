@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what can be registered: buffers, NumPy arrays, GPU pointers, DLPack; and what is refused."""
+"""Tests registration of buffers, NumPy arrays, GPU pointers and DLPack objects, and objects that must be refused."""
 import array
 import contextlib
 import gc
@@ -114,7 +114,7 @@ def test_view_outlives_its_memory(context):
 
 
 class DLPackOnly:
-    """Like a PyTorch tensor in host memory: it has DLPack and no buffer protocol."""
+    """Imitates a PyTorch tensor in host memory, which supports DLPack but not the buffer protocol."""
 
     def __init__(self, obj, device=(1, 0)):
         self.obj, self.device = obj, device
