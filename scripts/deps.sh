@@ -31,7 +31,7 @@ fi
 
 missing=
 for p in $packages; do
-    # A package may have a line for each architecture, and one that is installed is enough.
+    # A package may have a line for each architecture. It counts as installed if it is installed for any of them.
     dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0

@@ -35,7 +35,7 @@ def inside(programs, prefix, work):
         os.execvp("unshare", [*alone, sys.executable, *sys.argv[:4], "inside"])
     with contextlib.ExitStack() as stack:
         d = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=reachable.place()))
-        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # visible only in this mount namespace
+        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # private to this namespace
         stack.callback(subprocess.run, ["umount", "-l", d], capture_output=True, check=False)
         stack.callback(os.chdir, "/")
         work(pathlib.Path(d), stack)
