@@ -88,7 +88,7 @@ def run_prefill(host, port):
     from_here = me.agent.prep_xfer_dlist("NIXL_INIT_AGENT", me.describe_blocks(), "DRAM")
     to_there = me.agent.prep_xfer_dlist("decode", theirs)
     for request, count in enumerate(REQUESTS):
-        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # fake model output
+        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # fake output
         slots = np.frombuffer(wait_for(lambda: me.take_notification("decode"), "the blocks for the request"), np.int32)
         begun = time.perf_counter()
         transfer = me.agent.make_prepped_xfer("WRITE", from_here, np.arange(count, dtype=np.int32), to_there, slots,

@@ -27,7 +27,7 @@ SECONDS = 30
 
 def sh(*argv, **more):
     if "input" not in more:
-        more.setdefault("stdin", subprocess.PIPE)  # crun changes the owner of its standard input to the container's root; the machine's /dev/null must not change
+        more.setdefault("stdin", subprocess.PIPE)  # not /dev/null: crun changes the owner of its stdin
     return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60, **more)
 
 

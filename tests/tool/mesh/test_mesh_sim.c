@@ -2,8 +2,8 @@
 /*
  * Tests the schedule and the findings of `hawser mesh` on simulated clusters of 8 to 200 nodes. Nodes, paths and
  * measurements have several percent of noise, single measurements may be slow, and each cluster has at most one planted
- * fault. mesh must name the fault correctly in 99 of 100 clusters, and must name nothing in healthy ones. Usage:
- * test_mesh_sim [NODES CLUSTERS], to simulate CLUSTERS clusters of NODES nodes for each fault
+ * fault. mesh must name the fault correctly in 99 of 100 clusters, and must not report a fault in healthy clusters.
+ * Usage: test_mesh_sim [NODES CLUSTERS], to simulate CLUSTERS clusters of NODES nodes for each fault
  */
 #include "tests/tap.h"
 

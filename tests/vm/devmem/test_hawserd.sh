@@ -22,7 +22,7 @@ card() {
     in1 ethtool -x dm1 && in1 ethtool -n dm1 &&
         in1 hawser devmem status --state /tmp/none --json dm1 | sed 's/"hawserd":[^,]*,//'
 }
-# A query takes a while. "within 2" makes twenty attempts, which takes long enough.
+# Each query takes a while, so the twenty attempts of "within 2" allow enough time.
 as_before() {
     card >/tmp/card.now 2>&1
     diff /tmp/card.was /tmp/card.now

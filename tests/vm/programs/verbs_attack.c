@@ -480,7 +480,7 @@ static int foreign(void)
     close(gone);
     CHECK(reg_mr(gone, pd, area, 4096, &out) == -EBADF, "a closed one");
     CHECK(reg_mr(-1, pd, area, 4096, &out) == -EBADF, "-1");
-    const int low = dup2(dev, 9); /* a number below those for which write() is checked */
+    const int low = dup2(dev, 9); /* a descriptor number for which write() is not checked */
     CHECK(reg_mr(low, pd, area, 4096, &out) == 0, "a copy is as good");
     CHECK(dereg_mr(dev, out) == 0, "and names the same objects");
     const uint32_t doorbell[8] = {IB_USER_VERBS_CMD_POST_SEND, 8 << 16 | 8};

@@ -138,7 +138,7 @@ static void on_alarm(int signal)
     alarms++;
 }
 
-/* If a reply is lost, the program does not know the registration, which therefore stays pinned. */
+/* If a reply is lost, the program never learns of the registration, so the memory stays pinned. */
 void signals(double seconds)
 {
     const struct sigaction a = {.sa_handler = on_alarm};

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs rdma-core's own tests of pyverbs under the verbs broker, in a guest (TAP).
+"""Runs rdma-core's own pyverbs tests under the verbs broker, in a guest (TAP).
 
-    test_verbs_pyverbs.py BUILD            those that pass each way in docs/verbs-pyverbs.md must pass brokered; some
-                                           of them (CRUN) in a container, too
-    test_verbs_pyverbs.py BUILD --crun     all of them in a container
-    test_verbs_pyverbs.py BUILD --table    makes docs/verbs-pyverbs.md: all of them, natively and brokered
+    test_verbs_pyverbs.py BUILD            tests that pass in all modes in docs/verbs-pyverbs.md must pass under the
+                                           broker; some of these tests (CRUN) also run in a container
+    test_verbs_pyverbs.py BUILD --crun     runs all these tests in a container
+    test_verbs_pyverbs.py BUILD --table    generates docs/verbs-pyverbs.md by running all tests natively and brokered
 
-The tests are Debian's (package python3-pyverbs, which ships them as documentation), fetched by apt-get into the VM lab's
-cache; nothing is installed."""
+The tests come from Debian's package python3-pyverbs, which includes them as documentation. apt-get downloads the package
+into the VM lab's cache; nothing is installed."""
 import collections
 import fcntl
 import os
