@@ -67,7 +67,7 @@ bool sm_same(const struct sm_ns *n, const char *was);
 /* Returns whether no journals and no pins are left behind. */
 bool sm_clean(void);
 
-/* Call sb_move() and sb_restore() for container "box" with the journal folder. names: "n0,n1=x". */
+/* Call sb_move() and sb_restore() for container "box" with the journal folder. names is a list such as "n0,n1=x". */
 int sm_move(const struct sm_ns *to, const char *names, bool force);
 int sm_restore(unsigned *lost);
 extern struct hw_logger sm_log;

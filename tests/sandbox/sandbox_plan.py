@@ -127,7 +127,7 @@ def no_rdma(t, a3):
 
 
 def nothing_left(t, s, a3):
-    """Tests that an empty set of NICs is an error with the reason for each candidate, unless it was requested."""
+    """Tests that an empty set of NICs, unless requested, is an error with the reason for each candidate."""
     f = t.file(a3)
     said = "no NIC is left for the sandbox"
     r = t("plan", "--from", f, "--exclude", "^eth[0-9]+$")

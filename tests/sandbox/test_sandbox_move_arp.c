@@ -106,7 +106,7 @@ static void listen_in(void)
 }
 
 /* Sends a datagram from each NIC's address to each address of the other node. Nothing listens there, so the other node
- * sends an ICMP error back, for which it also has to send ARP requests. */
+ * returns an ICMP error, and therefore also sends ARP requests. */
 struct talk {
     const struct node *from, *to;
 };

@@ -62,7 +62,7 @@ WRAP(ssize_t, recv, int fd, void *buf, size_t n, int flags)
     return -1;
 }
 
-/* With KILL, the process dies in the middle of a write. */
+/* With KILL, the process is killed in the middle of a write. */
 WRAP(ssize_t, write, int fd, const void *buf, size_t n)
 {
     if (inject.armed && inject.how == KILL && inject.n + 1 == inject.at)

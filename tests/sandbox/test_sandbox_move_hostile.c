@@ -93,8 +93,8 @@ static bool has_line(const struct sm_ns *n, const char *text)
     return there;
 }
 
-#define ADDR0 " 2=0a090001" /* 10.9.0.1, n0's */
-#define ADDR1 " 2=0a090002" /* 10.9.0.2, n1's */
+#define ADDR0 " 2=0a090001" /* 10.9.0.1 of n0 */
+#define ADDR1 " 2=0a090002" /* 10.9.0.2 of n1 */
 
 /* Creates a NIC with the given MAC, from which the kernel derives the NIC's link-local address. */
 static void make_nic(const char *name, const uint8_t mac[6])

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the GIDs of a NIC that moves into a container, where the kernel creates them again at other indexes: `hawser
+# Tests the GIDs of a NIC that moves into a container, where the kernel creates the GIDs again at other indexes: `hawser
 # sandbox run`, the hook and `hawser sandbox env --moved` must report the kernel's state after the move. rdma_rxe
-# removes its device if the device's NIC moves, so the NIC stays in place and a VLAN on the NIC moves instead. Before the
-# move, the table has a gap before the VLAN's GID; afterwards, the VLAN's GID fills the gap.
+# removes its device if the device's NIC moves, so the NIC stays in place and a VLAN on the NIC moves instead. Before
+# the move, the table has a gap before the VLAN's GID; afterwards, the VLAN's GID fills the gap.
 # vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh

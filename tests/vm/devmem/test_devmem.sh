@@ -61,7 +61,7 @@ run() { # COMMAND OPTIONS
     [ $rc = 0 ] || sed 's/^/serve: /' /tmp/serve.log
     return $rc
 }
-bench() { # OPTIONS: two channels, 4 MB
+bench() { # OPTIONS: runs bench with two channels and 4 MB of data
     run bench --gpus 0 --channels 2 --size 512K --iters 8 --depth 4 "$@"
 }
 # Prints a value in kB that the last run reported in GB.
@@ -126,7 +126,7 @@ restart() {
 unbind() {
     kill_daemon 1 TERM
 }
-move_route() { # removes the route for the card's traffic for one second
+move_route() { # makes the card's traffic unroutable for one second
     ip -n n0 route add unreachable 10.9.0.2/32
     sleep 1
     ip -n n0 route del unreachable 10.9.0.2/32

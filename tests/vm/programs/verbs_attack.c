@@ -166,7 +166,7 @@ static int flip(const char *what, double seconds)
 }
 
 /* Writes random bytes to all parts of a request while the request is executed. The request is alone in 16 MiB, far from
- * all other mappings, so results go to this arena or fail, whatever its addresses are changed to. */
+ * all other mappings, so results are written to this arena or nowhere, even if the request's addresses change. */
 struct chaos {
     struct request *r;
     struct ib_uverbs_reg_mr *mr;

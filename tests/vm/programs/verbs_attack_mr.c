@@ -46,7 +46,8 @@ int device_writes(const void *p, int writable)
 }
 
 /* Tests REREG_MR, of which rxe supports only a change of access rights (since Linux 6.3). Includes memory to which the
- * program itself must not write: kernels that do not check how the memory was pinned have CVE-2026-52908. */
+ * program itself must not write: kernels that do not check how the memory was pinned are vulnerable to
+ * CVE-2026-52908. */
 int rereg(void)
 {
     uint32_t mr = 0;

@@ -74,7 +74,7 @@ ok "children killed wherever they are" held kills 15
 ok "a signal every 3 ms" held signals 1
 ok "stopped and continued" held stops 1
 
-# ---- leaks; tests/vm/verbs/soak_verbs runs the full numbers
+# ---- leaks; tests/vm/verbs/soak_verbs runs the full number of iterations
 adds_up 10000 1000 4
 ok "the device goes" device_down
 done_testing

@@ -19,7 +19,7 @@ cat >policy <<END
 devices = rxe*
 destinations = 10.11.0.0/24
 END
-# In the container, both ends.
+# Runs both ends in the container.
 cat >inside.sh <<'END'
 . /tap.sh
 echo "sys: $(echo /sys/class/infiniband/* /sys/class/infiniband_verbs/uverbs*)"

@@ -7,8 +7,8 @@
     test_verbs_pyverbs.py BUILD --crun     runs all these tests in a container
     test_verbs_pyverbs.py BUILD --table    generates docs/verbs-pyverbs.md by running all tests natively and brokered
 
-The tests come from Debian's package python3-pyverbs, which includes them as documentation. apt-get downloads the package
-into the VM lab's cache; nothing is installed."""
+The tests come from Debian's package python3-pyverbs, which includes them as documentation. apt-get downloads the
+package into the VM lab's cache; nothing is installed."""
 import collections
 import fcntl
 import os

@@ -14,7 +14,7 @@ socket=/run/hawser/verbs.sock
 printf '[default]\ndevices = rxe0\nmr_bytes = 1M\n' >policy
 caps='["CAP_CHOWN","CAP_DAC_OVERRIDE","CAP_FSETID","CAP_FOWNER","CAP_MKNOD","CAP_NET_RAW","CAP_SETGID","CAP_SETUID","CAP_SETFCAP",
 "CAP_SETPCAP","CAP_NET_BIND_SERVICE","CAP_SYS_CHROOT","CAP_KILL","CAP_AUDIT_WRITE","CAP_IPC_LOCK"]'
-tenant() { # NAME: a bundle of that name
+tenant() { # NAME: creates a bundle named NAME
     bundle "$1" || return 1
     echo "$caps" | tr -d '\n' >caps
     sed -i "s/\"bounding\": \[\], \"effective\": \[\], \"permitted\": \[\]/\"bounding\": C, \"effective\": C, \"permitted\": C/
