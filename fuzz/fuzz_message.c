@@ -2,8 +2,9 @@
 /*
  * The frames of a hostile peer for the message layer, in any order, complete or abandoned, while this side has a
  * writable region, a readable region, and a read, a write, a notification, two sends and two receives in flight. Only
- * memory that the peer may write is written, and nothing is stored beyond its bound. At the end, the peer has been
- * freed and all operations have ended.
+ * memory that the peer may write is written, and nothing is stored beyond its bound. At the end, all operations
+ * have ended, and the peer can be freed.
+ *
  * A frame in the input consists of a byte for the type, a byte for flags, two bytes for the extension's length, two for
  * the payload's length, and the extension.
  */

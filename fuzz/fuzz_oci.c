@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The input from a container runtime. The first byte selects a state ('s') or a config.json. A config.json is unchanged
  * after it is written and read again. Adding the sandbox's parts twice has the same result as adding them once, and
- * removing them restores the original. */
+ * removing the parts restores the original. */
 #include "fuzz.h"
 #include "oci/note.h"
 #include "oci/spec.h"

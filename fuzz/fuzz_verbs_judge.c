@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of an application that are judged and settled one after the other. The first byte selects the policy. Each
  * request consists of a byte for its outcome, a byte for the number of the new object, two bytes for the length of its
- * memory, and the memory, which begins at BASE as in fuzz_verbs_request.c. No limit is ever exceeded, no request passes
- * that the strict policy forbids, and at the end all usage has been returned. */
+ * memory, and the memory, which begins at BASE as in fuzz_verbs_request.c. No limit is ever exceeded, and no request
+ * that the strict policy forbids is passed. At the end, all usage has been returned. */
 #include "fuzz.h"
 #include "verbs/policy/policy_int.h"
 

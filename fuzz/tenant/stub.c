@@ -13,7 +13,7 @@
 
 /* ---- the stub's loop ---------------------------------------------------------------------------------- */
 
-#define SPIN_MAX 400 /* consecutive calls that a filter may answer; after more, the filter answers all calls */
+#define SPIN_MAX 400 /* after a filter has answered this many calls in a row, the stub counts as spinning */
 
 static void set_registers(struct t_thread *th, int64_t rax)
 {

@@ -3,6 +3,7 @@
  * A simulated operating system for vb_serve(): processes, threads, file descriptors, seccomp notifications, and the
  * kernel's RDMA. The linker's --wrap redirects the broker's calls to this system. The tenant acts only inside these
  * calls, so the input's bytes control the order of events between any two calls of the broker.
+ *
  * Memory: each process has four pages at a separate address. The upper bits of an address identify the process for
  * which the address was made, and the lower bits select the byte in any process. If a request of one process is
  * executed with the memory of another process, it therefore finds bytes there, as with two programs of the same layout,

@@ -18,8 +18,8 @@ def skip_all(why):
 
 
 def inside(programs, prefix, work):
-    """Restarts the test in a new network and mount namespace. There, calls work(folder, stack) and returns the test's
-    exit status. Skips all tests if this is not possible."""
+    """Executes the test again in a new network and mount namespace. There, calls work(folder, stack) and returns the
+    test's exit status. Skips all tests if this is not possible."""
     if "inside" not in sys.argv[4:]:
         if os.geteuid() != 0:
             skip_all("it takes root")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the `hawser` command on loopback, as a user runs the command (TAP). Usage: tool_run.py HAWSER"""
+"""Tests the `hawser` command from a user's perspective, on loopback (TAP). Usage: tool_run.py HAWSER"""
 import json
 import pathlib
 import re
