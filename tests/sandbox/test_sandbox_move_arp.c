@@ -220,7 +220,7 @@ static void round_trip(bool no_arp)
                 seen.silent += seen.answered[n][i] == 0;
                 seen.twice += (seen.answered[n][i] & (seen.answered[n][i] - 1)) != 0;
             }
-    } while (seen.silent && hw_now() < deadline); /* carriers take time */
+    } while (seen.silent && hw_now() < deadline); /* carrier changes take time */
     diag("%d requests and %d replies, %d for another's address; %d addresses with two answers, %d with none",
          seen.requests, seen.replies, seen.lies, seen.twice, seen.silent);
     for (int n = 0; n < 2; n++) {

@@ -129,7 +129,7 @@ static void test_refusals(uint8_t *src, uint8_t *dst)
     q.streams = RAW_MAX_STREAMS + 1;
     is_int(raw_server_start(&q, one, 1, dst, MIB, in_ms(1000), &s, &port), -EINVAL, "too many streams");
 
-    /* no client comes */
+    /* no client connects */
     uint64_t t = hw_now();
     is_int(raw_server_start(&p, one, 1, dst, MIB, in_ms(150), &s, &port), 0, "a server that nobody meets");
     is_int(raw_server_finish(s, NULL), -ETIMEDOUT, "ends at its deadline");

@@ -350,7 +350,7 @@ def plugins():
     ok(watch([driver, "bench", plugin, "--seconds", "50"], "nccl", lambda: paths(kind="nccl")["sent", "reference"] > 0),
        "the NCCL plugin is seen at work, and that it sends without a copy")
     if len(sys.argv) > 6:
-        again = ["sh", "-c", 'while "$0" "$1" >/dev/null; do :; done']  # one run is short
+        again = ["sh", "-c", 'while "$0" "$1" >/dev/null; do :; done']  # repeated, because one run is short
         ok(watch([*again, *sys.argv[6:8]], "nixl"), "so is the NIXL backend")
     else:
         skip("so is the NIXL backend", "it is not built: no C++ compiler")

@@ -183,7 +183,7 @@ static void measure_cluster(struct cluster *c, struct mesh_findings *f)
             c->m.node[c->bad].state = MESH_DIED;
         size_t n = mesh_round(c->n, r, pair);
         for (size_t i = 0; i < n; i++)
-            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* like the lead */
+            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* as the lead rank does */
     }
     free(pair);
     for (uint64_t try = 1; try <= AGAIN; try++) {

@@ -83,7 +83,7 @@ two_gpus() { # OPTIONS
 }
 straight() { # N: exactly N lines report that the NIC wrote all data into GPU memory, and no line reports otherwise
     [ "$(grep -c 'device path 100.00 %, staged 0.00 %, copied 0.00 %' /tmp/run.log)" = "$1" ] &&
-        [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # with the heading
+        [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # the heading may match too
 }
 agrees() { grep -q "the NIC's own count, rx_devmem_pkts: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
 falls_back() { # WORDS: the transfer falls back to tcp and succeeds, and serve reports WORDS as the reason

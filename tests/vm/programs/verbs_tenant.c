@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 
 #define SIZE  (1u << 20)
-#define FILES 4000 /* to watch */
+#define FILES 4000 /* number of files to watch */
 
 static uint8_t *area;
 static int dev = -1;

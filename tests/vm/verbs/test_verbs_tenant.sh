@@ -29,7 +29,7 @@ no_broker() { ! cat /proc/[0-9]*/comm 2>/dev/null | grep hawser-broker; }
 
 mkdir -p /run/hawser
 ok "a device comes up" device_up
-mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun expects it
+mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun needs this mount
 hawser verbs agent --policy policy --socket $socket --audit audit >agent.log 2>&1 &
 agent=$!
 ok "the agent comes up" within 30 [ -S $socket ]
