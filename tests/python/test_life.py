@@ -95,7 +95,7 @@ def test_context_that_is_dropped_is_closed():
             try:
                 with open(f"/proc/self/task/{task}/comm") as f:
                     n += f.read().startswith("hawser/")
-            except (FileNotFoundError, ProcessLookupError):  # the process has already exited
+            except (FileNotFoundError, ProcessLookupError):  # the thread has already exited
                 pass
         return n
 
