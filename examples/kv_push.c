@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process pushes the blocks of a KV cache into the memory of another with a single write, which also notifies the
- * receiver when all blocks are in place. To build: cc -o kv_push kv_push.c $(pkg-config --cflags --libs hawser)
+ * receiver when all blocks have arrived. To build: cc -o kv_push kv_push.c $(pkg-config --cflags --libs hawser)
  *     ./kv_push              on one machine: receives, and prints its port
  *     ./kv_push HOST PORT    on the other machine: sends
- * Between machines both processes need the same job key: set .key and .key_len of struct hawser_options. */
+ * Between machines, both processes need the same job key: set .key and .key_len of struct hawser_options. */
 #include <hawser.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* number of blocks; bytes per block; ms that one side waits for the other */
+/* number of blocks; bytes per block; timeout in ms for waiting for the other side */
 enum { BLOCKS = 64, BLOCK = 128 << 10, WAIT = 10000 };
 
 static unsigned char cache[BLOCKS * BLOCK];
 
-static void must(int rc, const char *what) /* rc < 0: a call has failed, and hawser_error() has the message */
+static void must(int rc, const char *what) /* if rc < 0, a call has failed, and hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());
@@ -21,7 +21,7 @@ static void must(int rc, const char *what) /* rc < 0: a call has failed, and haw
     }
 }
 
-/* Returns the next event of this kind, and discards other events. */
+/* Returns the next event of the given kind, and discards other events. */
 static struct hawser_completion await_event(hawser *h, uint32_t kind)
 {
     struct hawser_completion c = {0};
@@ -45,14 +45,14 @@ int main(int argc, char **argv)
         hawser_peer *sender = await_event(h, HAWSER_ARRIVED).peer;
         must(hawser_export(mem, 0, sizeof(cache), HAWSER_REMOTE_WRITE, sender, key), "export");
         must(hawser_notify(sender, key, sizeof(key), NULL, NULL), "notify");
-        struct hawser_completion done = await_event(h, HAWSER_NOTIFIED); /* every byte is in place */
+        struct hawser_completion done = await_event(h, HAWSER_NOTIFIED); /* all blocks have arrived */
         for (size_t i = 0; i < sizeof(cache); i++)
             must(cache[i] == (BLOCKS - 1 - i / BLOCK + i % BLOCK) % 251 ? 0 : -1, "a wrong byte");
         printf("%s: %d blocks of %d bytes, all of them right\n", (char *)done.data, BLOCKS, BLOCK);
         hawser_data_free(done.data);
-        await_event(h, HAWSER_DIED); /* the sender has its confirmation and has closed */
+        await_event(h, HAWSER_DIED); /* the sender has received its confirmation and has closed */
     } else {
-        struct hawser_vec vec[BLOCKS]; /* where each block goes: here, in reverse order */
+        struct hawser_vec vec[BLOCKS]; /* destination of each block, here in reverse order */
         struct hawser_region region;
         hawser_peer *receiver;
         for (size_t i = 0; i < sizeof(cache); i++)
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < BLOCKS; i++)
             vec[i] = (struct hawser_vec){mem, i * BLOCK, BLOCK, &region, (BLOCKS - 1 - i) * BLOCK, NULL};
         struct hawser_op_options o = {.size = sizeof(o), .timeout_ms = WAIT, .notify = "request 7", .notify_len = 10};
-        must(hawser_write(receiver, vec, BLOCKS, &o, NULL), "write"); /* no handle, so its end is an event */
+        must(hawser_write(receiver, vec, BLOCKS, &o, NULL), "write"); /* no handle, so the completion is an event */
         must(await_event(h, HAWSER_ENDED).result, "write");
     }
     hawser_close(h); /* also closes its peers and frees its registrations */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an example with two processes over loopback, as a TAP test. The first process has no arguments and prints "port N";
-the second gets that address. Both must exit with status 0, and one of them must print WORDS.
+"""Runs an example with two processes over loopback, as a TAP test. The first process has no arguments and prints "port
+N"; the second process is given this address. Both must exit with status 0, and one of them must print WORDS.
 Usage: pair.py PROGRAM WORDS"""
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 from tap import done, ok  # noqa: E402
 
-LIMIT = 40  # s for each process; more than the program's own deadlines, less than the test's
+LIMIT = 40  # s for each process, more than the program's own timeouts but less than the test's
 
 
 def main(program, words):

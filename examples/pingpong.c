@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes send 8 bytes back and forth, and the process that connects prints how long a message takes.
+/* Two processes send 8 bytes back and forth, and the connecting process prints how long a message takes.
  *     cc -o pingpong pingpong.c $(pkg-config --cflags --libs hawser)
  *     ./pingpong              on one machine: prints its port, and replies
  *     ./pingpong HOST PORT    on the other machine: connects, and measures
- * Between machines both processes need the same secret in JOB_KEY, at least 16 characters. */
+ * Between machines, both processes need the same secret in JOB_KEY, at least 16 characters. */
 #define _POSIX_C_SOURCE 200112L
 #include <hawser.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define ROUNDS 2000  /* rounds that are measured */
 #define WAIT   10000 /* ms that one side waits for the other */
 
-static void must(int rc, const char *what) /* rc < 0: a call has failed, and hawser_error() has the message */
+static void must(int rc, const char *what) /* if rc < 0, a call has failed, and hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());

@@ -11,7 +11,7 @@
 
 #define SIZE (16u << 20)
 
-static void must(int rc, const char *what) /* rc < 0: a call has failed, and hawser_error() has the message */
+static void must(int rc, const char *what) /* if rc < 0, a call has failed, and hawser_error() has the message */
 {
     if (rc < 0) {
         fprintf(stderr, "%s: %s\n", what, hawser_error());

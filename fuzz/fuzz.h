@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The target, which is called with arbitrary bytes. data is a heap block of exactly size bytes, so that a sanitizer
- * detects an overrun of one byte. Returns 0. */
+/* The target, which is called with arbitrary bytes. data is a heap block of exactly size bytes, so a sanitizer detects
+ * an overrun by a single byte. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Aborts if cond is false. Unlike assert(), also with NDEBUG. */
+/* Aborts if cond is false. Unlike assert(), also aborts with NDEBUG. */
 #define FUZZ_CHECK(cond)                                                              \
     do {                                                                              \
         if (!(cond)) {                                                                \
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                             \
     } while (0)
 
-/* Returns a copy of the bytes with a final NUL. The caller frees it. */
+/* Returns a copy of the bytes with a terminating NUL. The caller frees the copy. */
 __attribute__((unused)) static char *fuzz_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ASK and the last word of a rail (lib/wire/word.h): an accepted message is within its bounds and encodes to the same
- * bytes. */
+/* ASK and the final message of a rail (lib/wire/word.h). An accepted message is within its bounds and encodes to the
+ * same bytes. */
 #include "fuzz.h"
 #include "wire/word.h"
 

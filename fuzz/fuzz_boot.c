@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bootstrap messages of an untrusted peer. An accepted message encodes to the same bytes, except for reserved
- * bytes. A refused message sets an error text. hw_hello_sniff() refuses exactly the bytes that do not begin with
- * HELLO's magic number. The first byte selects the message or hw_hello_sniff(). */
+/* The bootstrap messages of an untrusted peer. The first byte selects a message type or hw_hello_sniff(). An accepted
+ * message encodes to the same bytes, except for reserved bytes. A refused message sets an error text. hw_hello_sniff()
+ * refuses bytes if and only if they do not begin with HELLO's magic number. */
 #include "fuzz.h"
 #include "wire/wire.h"
 
@@ -51,7 +51,7 @@ static void welcome(const uint8_t *in)
     }
     FUZZ_CHECK(w.refusal < HW_REFUSE_COUNT);
     hw_welcome_encode(out, &w);
-    /* the version and flags are those of the CHALLENGE; the rest is reserved */
+    /* the version and flags are the CHALLENGE's; the rest is reserved */
     FUZZ_CHECK(same_but(in, out, 10, 4, 8));
 }
 
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size - 1 < kind[k].size)
         return 0;
-    /* on the heap with the exact size, so that a sanitizer detects an overrun of one byte */
+    /* on the heap with the exact size, so a sanitizer detects an overrun by a single byte */
     uint8_t *in = malloc(kind[k].size);
     if (!in)
         abort();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported symbols of a shared object: each reported symbol has the requested prefix and lies within the bytes. A
+/* The exported symbols of a shared object. Each reported symbol has the requested prefix and lies within the input. A
  * refusal sets an error text. */
 #include "fuzz.h"
 #include "tool/doctor/elfsym.h"

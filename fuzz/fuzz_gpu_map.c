@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t i = 0; i < p.gpu[k].n_nics; i++) {
             int nic = p.gpu[k].nic[i];
             FUZZ_CHECK(nic >= 0 && nic < NICS && !(seen & 1u << nic) && !p.why[nic]);
-            /* a NIC that the user chose occurs in the user's text */
+            /* a NIC that was chosen by the user occurs in the user's text */
             FUZZ_CHECK((!want.nics && !p.gpu[k].mapped) || strstr(text, netdev[nic].name));
             seen |= 1u << nic;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --gpus: an accepted text gives pairs within bounds, without duplicates, and either fits the machines or is refused
- * with an error text. */
+/* The --gpus option. An accepted text results in pairs within bounds and without duplicates. The pairs either fit the
+ * machines or are refused with an error text. */
 #include "fuzz.h"
 #include "tool/load/gpus.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handshake's state machines over a socket pair. The first byte selects the side and its initial state. The other
- * bytes are steps: raw bytes, the next message of an honest peer (optionally with one byte changed), the end of the
- * stream, or an expired deadline. The handshake must not succeed without the proof, and must not read bytes after the
- * handshake.
+ * The handshake's state machines over a socket pair. The first byte selects the side and its initial state. Each of the
+ * other bytes selects a step: raw bytes, the next message of an honest peer (optionally with one byte changed), the end
+ * of the stream, or an expired deadline. The handshake must not succeed without the proof, and must not read bytes that
+ * follow the handshake.
  */
 #include "fuzz.h"
 #include "transport/tcp/sock.h"
@@ -18,7 +18,7 @@ static const uint8_t other_key[HW_SECRET] = "another";
 
 struct run {
     struct hw_hs hs;
-    int fd, far; /* the state machine's end, and the test's end */
+    int fd, far; /* the state machine's end of the pair, and the test's end */
     bool server;
     uint8_t sent[4096]; /* bytes that the test sent */
     size_t nsent;
@@ -78,7 +78,7 @@ static size_t honest(struct run *r, uint8_t out[HW_CHALLENGE_SIZE])
     return 0;
 }
 
-/* Checks that the other side has proved itself, after the state machine has reported success. */
+/* After the state machine has reported success, checks that the other side has proved its identity. */
 static void check_done(struct run *r)
 {
     uint8_t proof[HW_PROOF_SIZE], secret[HW_SECRET];
@@ -97,10 +97,10 @@ static void check_done(struct run *r)
     }
     FUZZ_CHECK(ioctl(r->fd, FIONREAD, &left) == 0 && (size_t)left == r->nsent - used);
     hw_hs_secret(&r->hs, secret);
-    FUZZ_CHECK(hw_hs_step(&r->hs, r->fd) == 0); /* and remains successful */
+    FUZZ_CHECK(hw_hs_step(&r->hs, r->fd) == 0); /* a further step also succeeds */
 }
 
-/* Makes one step of the state machine. Returns false when the handshake has ended. */
+/* Performs one step. Returns false when the handshake has ended. */
 static bool step(struct run *r)
 {
     hw_fail(0, "%s", "");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that hawserd reads: its journal and its policy. The first byte selects one. An accepted journal reads back
- * the same, and an accepted policy is within its bounds. A refusal sets an error text. */
+/* The files that hawserd reads: the journal and the policy. The first byte selects the file. An accepted journal is
+ * unchanged after it is written and read back, and an accepted policy is within its bounds. A refusal sets an error
+ * text. */
 #include "fuzz.h"
 #include "helper/state/state.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head of a request to `hawser metrics --listen`. While the head is incomplete, the parser asks for more bytes or
- * returns the same result as for the complete head. */
+/* The header of a request to `hawser metrics --listen`. For a part of an accepted header, the parser either requests
+ * more bytes or returns the same result as for the complete header. */
 #include "fuzz.h"
 #include "tool/metrics/http.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(rc != -EAGAIN || size < HTTP_HEAD);
     if (rc != 0 || size > 512)
         return 0;
-    for (size_t n = 0; n < size; n++) { /* as the bytes arrive */
+    for (size_t n = 0; n < size; n++) { /* parse again as if bytes were arriving */
         int part = http_parse((const char *)data, n, &r);
         FUZZ_CHECK(part == 0 || part == -EAGAIN);
         FUZZ_CHECK(part != 0 || (r.method == whole.method && strcmp(r.path, whole.path) == 0));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal of a sandbox, and the rtnetlink messages in it. The first byte selects how the rest is used: as a file,
- * as lines to which this target adds checksums, or as one message. An accepted journal reads back the same. A refused
- * journal sets an error text. A message rewritten from an accepted one is accepted, too. */
+/* The journal of a sandbox, and the rtnetlink messages in the journal. The first byte selects how the remaining bytes
+ * are used: as a file, as lines to which this target adds checksums, or as one message. An accepted journal is
+ * unchanged after it is written and read back. A refused journal sets an error text. A message that is rewritten from
+ * an accepted message is accepted as well. */
 #include "fuzz.h"
 #include "sandbox/netdev/netdev.h"
 
@@ -117,7 +118,7 @@ static void lines(const uint8_t *data, size_t size)
 
 static void message(unsigned which, const uint8_t *data, size_t size)
 {
-    /* the exact size, so that a sanitizer detects an overrun of one byte */
+    /* with the exact size, so a sanitizer detects an overrun by a single byte */
     struct nlmsghdr *h = malloc(sizeof(*h) + size);
     if (!h)
         abort();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One knob from "name=value": the text of an accepted value sets the same value. A refused value changes nothing. */
+/* A single knob, set from "name=value". The text of an accepted value sets the same value again. A refused value
+ * changes nothing. */
 #include "base/knob.h"
 #include "fuzz.h"
 
-/* Compares with memcmp(), because copies of one struct have the same padding. The parameters are void pointers, so that
- * clang-tidy does not warn. */
+/* memcmp() is sufficient, because copies of one struct have the same padding. The parameters are void pointers to avoid
+ * a clang-tidy warning. */
 static bool same(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(struct hw_knobs)) == 0;
@@ -19,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int loaded, rc;
 
     if (defaults.window == 0) {
-        clearenv(); /* only the input counts */
+        clearenv(); /* ignore the environment of the fuzzer */
         FUZZ_CHECK(hw_knobs_load(&defaults, NULL) == 0);
     }
     k = before = again = defaults;

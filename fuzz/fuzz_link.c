@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of an untrusted peer on a link. The first byte selects the size of the steps in which the bytes arrive, and
- * whether payloads arrive in a second stream, which is all zeros. The link ends with -EPROTO or continues, and writes
- * only to the places that it was given. The same frames arrive with any size of the steps.
+ * The bytes of an untrusted peer on a link. The first byte selects how many bytes arrive at a time, and whether
+ * payloads arrive in a second stream, which is all zeros. The link either ends with -EPROTO or continues, and writes
+ * only to the memory that it was given. The received frames do not depend on how many bytes arrive at a time.
  */
 #include "core/link.h"
 #include "fuzz.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inputs of `hawser mesh`: messages between ranks ('m'), SLURM's lists of hosts ('l'), and files of results ('f'),
- * which are also judged. An accepted message encodes to the same bytes, and names and numbers are within their
- * bounds. */
+/* The inputs of `hawser mesh`: messages between ranks ('m'), SLURM's host lists ('l'), and result files ('f'), which
+ * are also evaluated. An accepted message encodes to the same bytes, and names and numbers are within their bounds. */
 #include "fuzz.h"
 #include "tool/launch/launch_env.h"
 #include "tool/mesh/judge/mesh_judge.h"

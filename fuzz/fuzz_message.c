@@ -2,11 +2,11 @@
 /*
  * The frames of a hostile peer for the message layer, in any order, complete or abandoned, while this side has a
  * writable region, a readable region, and a read, a write, a notification, two sends and two receives in flight. Only
- * memory that the peer may write is written, nothing is stored beyond its bound, and at the end the peer is gone and
- * all operations have ended.
+ * memory that the peer may write is written, and nothing is stored beyond its bound. At the end, all operations
+ * have ended, and the peer can be freed.
  *
- * A frame in the input is a byte for the type, a byte for flags, two bytes for the extension's length, two for the
- * payload's length, and the extension.
+ * A frame in the input consists of a byte for the type, a byte for flags, two bytes for the extension's length, two for
+ * the payload's length, and the extension.
  */
 #include "fuzz.h"
 #include "message/op.h"
@@ -28,7 +28,7 @@ static void take_note(void *up, struct hw_note *note)
 {
     struct node *n = up;
     n->notes++;
-    if (note->len % 2) /* the application takes some notifications */
+    if (note->len % 2) /* the application reads some notifications */
         hw_peer_took(&n->peer, note->len);
     free(note);
 }

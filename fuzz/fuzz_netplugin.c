@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that a plugin's process may write and the parent reads (a reply, a list of fragments, a log line), and the
- * greeting of a peer. Accepted values are within bounds. A refusal sets an error text. The first byte selects the
- * kind. */
+/* The memory that a plugin's process may write and that the parent reads (a reply, a list of fragments, a log line),
+ * and the greeting of a peer. The first byte selects the type of input. Accepted values are within bounds. A refusal
+ * sets an error text. */
 #include "fuzz.h"
 #include "transport/netplugin/child/ring.h"
 #include "wire/wire.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input of a container runtime: the first byte selects a state ('s') or a config.json. A config.json is written and
- * read again unchanged. Adding the sandbox's parts twice gives the same result as once, and removing them restores the
- * original. */
+/* The input from a container runtime. The first byte selects a state ('s') or a config.json. A config.json is unchanged
+ * after it is written and read again. Adding the sandbox's parts twice has the same result as adding them once, and
+ * removing the parts restores the original. */
 #include "fuzz.h"
 #include "oci/note.h"
 #include "oci/spec.h"
@@ -34,7 +34,7 @@ static void edit(const char *text, size_t len)
                           .memlock = true,
                           .log = &quiet};
     json_t *o = sbx_oci_load(text, len), *notes = json_object();
-    if (!o || sbx_spec_undo(o, notes) != 0) { /* a note that is only in the configuration does not count */
+    if (!o || sbx_spec_undo(o, notes) != 0) { /* a record that exists only in the configuration is not trusted */
         FUZZ_CHECK(!o || sbx_note_name(o, SBX_NOTE_SANDBOX) || *hw_error());
         json_decref(notes);
         FUZZ_CHECK(*hw_error());
@@ -51,7 +51,7 @@ static void edit(const char *text, size_t len)
         b = again(a);
         FUZZ_CHECK(sbx_spec_undo(b, notes) == 1);
         FUZZ_CHECK(sbx_spec_undo(b, notes) == 0);
-        FUZZ_CHECK(json_equal(b, o) || memmem(text, len, "null", 4)); /* a null is removed */
+        FUZZ_CHECK(json_equal(b, o) || memmem(text, len, "null", 4)); /* null values are removed */
         json_decref(b);
     }
     json_decref(a);

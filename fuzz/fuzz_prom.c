@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metrics of a context, which may come from any process of the machine. Accepted text is printable, and can be
- * written and read again with the same number of samples. */
+/* The metrics of a context, which may come from any process on the machine. Accepted text is printable, and has the
+ * same number of samples after it is written and read again. */
 #include "fuzz.h"
 #include "tool/metrics/gather.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SETUP of an untrusted peer: accepted entries are within their bounds and encode to the same bytes, the transport's
- * name is printable, and the versions are a range. */
+/* SETUP from an untrusted peer. Accepted entries are within their bounds and encode to the same bytes, the transport's
+ * name is printable, and the lowest version does not exceed the highest. */
 #include "fuzz.h"
 #include "wire/wire.h"
 

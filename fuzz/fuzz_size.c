@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes, durations and counts: accepted values are right. A refusal does not change the output, and sets an error
+/* Sizes, durations and counts. Accepted values are correct. A refusal leaves the output unchanged and sets an error
  * text. */
 #include "base/size.h"
 #include "fuzz.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot from an untrusted file. An accepted snapshot is planned, rebuilt as a sysfs tree and as NCCL's XML, and
- * written and read again without a change. */
+/* A snapshot from an untrusted file. An accepted snapshot can be planned, can be rebuilt as a sysfs tree and as NCCL's
+ * XML, and is unchanged after it is written and read again. */
 #include "fuzz.h"
 #include "sandbox/plan/env.h"
 #include "sandbox/sysfs/sysfs.h"
@@ -13,7 +13,7 @@ static char *written(const struct sbx_snapshot *s, size_t *len)
     return text;
 }
 
-/* Checks that no name can lead out of the tree. */
+/* Checks that no name can refer to a file outside the tree. */
 static void check(const struct sbx_node *n)
 {
     FUZZ_CHECK(n->kind == SBX_DIR || n->n_child == 0);
@@ -34,9 +34,9 @@ static void use(const struct sbx_snapshot *s, const struct sbx_want *want)
     char *text = NULL;
     size_t len;
     int made = sbx_plan_make(&p, s, want);
-    FUZZ_CHECK(made == 0 || made == -ENXIO); /* no NIC is left, but the plan is complete */
+    FUZZ_CHECK(made == 0 || made == -ENXIO); /* -ENXIO: no NIC is left, but the plan is complete */
     FUZZ_CHECK(p.n_nic == s->n_net && p.n_rdma == s->n_rdma);
-    /* building refuses a file in the place of a folder */
+    /* building fails if the tree has a file in place of a folder */
     int rc = sbx_sysfs_build(&t, s, &p);
     FUZZ_CHECK(rc == 0 || rc == -EEXIST || rc == -E2BIG || rc == -EINVAL || rc == -ENAMETOOLONG);
     check(t.root);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of files in a snapshot: numbers, lists of CPUs, PCI addresses, link speeds and PCI paths. The first byte
- * selects the kind. Accepted numbers and addresses read back the same. A refusal does not change the output. */
+/* The contents of files in a snapshot: numbers, CPU lists, PCI addresses, link speeds and PCI paths. The first byte
+ * selects the type. Accepted numbers and addresses are unchanged after they are written and read again. A refusal
+ * leaves the output unchanged. */
 #include "fuzz.h"
 #include "net/pci.h"
 #include "net/sysfs.h"
@@ -49,7 +50,7 @@ static void speed(const char *text)
         FUZZ_CHECK(mts < 10000000 && mts % 100 == 0 && hw_pci_MBps(mts, 16) <= 2 * mts);
 }
 
-/* Checks two PCI paths, separated by a newline: the distance is the same in both directions. */
+/* Checks that the distance between two PCI paths, separated by a newline, is the same in both directions. */
 static void way(char *text)
 {
     struct hw_pci_path a = {.depth = 77}, b;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of an application that are judged and settled one after the other. The first byte selects the policy. Each
- * request then has a byte for its outcome, a byte for the number of the new object, two bytes for the length of its
- * memory, and the memory, which begins at BASE as in fuzz_verbs_request.c. No limit is ever exceeded, no request passes
- * that the strict policy forbids, and at the end all usage is returned. */
+ * request consists of a byte for its outcome, a byte for the number of the new object, two bytes for the length of its
+ * memory, and the memory, which begins at BASE as in fuzz_verbs_request.c. No limit is ever exceeded, and no request
+ * that the strict policy forbids is passed. At the end, all usage has been returned. */
 #include "fuzz.h"
 #include "verbs/policy/policy_int.h"
 
@@ -105,7 +105,7 @@ static void one(const struct vb_rules *r, struct vb_usage *u, struct vb_objects 
     made(number);
     vb_settle(o, &q, ticket, results[what & 3], what & 4);
     in_bounds(r, u);
-    if (what & 8) { /* the kernel does not list more than was counted */
+    if (what & 8) { /* the kernel does not list more objects than were counted */
         struct vb_mr_seen seen = {number, what & 16, 4096};
         unsigned n = vb_objects_count(o, VB_MR) > 0 && u->mr_bytes >= 4096;
         vb_objects_set_mrs(o, &seen, n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A policy file, optionally followed by a byte 0x01 and an annotation "key=value". An accepted policy gives rules for
- * any known container and any device, and an annotation never widens them. A refused file sets an error text that names
- * the file. */
+/* A policy file, optionally followed by a byte 0x01 and an annotation "key=value". An accepted policy has rules for any
+ * known container and any device, and an annotation never grants more than the file. A refused file sets an error text
+ * that includes the file's name. */
 #include "fuzz.h"
 #include "verbs/policy/policy_int.h"
 

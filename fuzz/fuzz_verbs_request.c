@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request of a program to a verbs device. The input is the program's memory from BASE on, where the header is. An
- * accepted request is built again, for the broker and, if it fits, for the stub. A fake kernel finds no error in it and
- * runs it, and the program receives the results. */
+/* A program's request to a verbs device. The input is the program's memory from address BASE, where the request's
+ * header is. An accepted request is rebuilt for the broker and, if it fits, for the stub. A fake kernel checks that the
+ * rebuilt request is valid, and executes the request. The program receives the results. */
 #include "fuzz.h"
 #include "tests/fakes/verbs/verbs_kernel.h"
 

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = vb_state_parse(text, len, fds, &c, &which, &whole);
     FUZZ_CHECK(rc == 0 || (rc == -EINVAL && *hw_error()) || (rc == -E2BIG && len >= VB_STATE_MAX));
     FUZZ_CHECK(rc == 0 || (c.n_annotations == 0 && c.listener == -1));
-    /* the scan byte by byte must find the text complete exactly if vb_state_parse() does */
+    /* a byte-by-byte scan must find the text complete if and only if vb_state_parse() does */
     while (end < len && !(part = vb_state_whole(&scan, text + end, 1)))
         end++;
     FUZZ_CHECK(part == whole || len >= VB_STATE_MAX);

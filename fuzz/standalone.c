@@ -23,7 +23,7 @@ static void run_file(const char *path, off_t want)
     if (!data || !f || fread(data, 1, size, f) != size) {
         trouble(path);
     } else {
-        /* Printed first, so that this is the last line if the target crashes. */
+        /* Printed before the run, so that the path is the last line if the target crashes. */
         printf("# %s\n", path);
         fflush(stdout);
         LLVMFuzzerTestOneInput(data, size);

@@ -30,7 +30,7 @@ PARTIAL = re.compile(r"partial_max = ([^;]+);")
 READY = re.compile(r"ready_max = ([^;]+);")
 ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 
-# Each part has rows of: expression or pattern, file, unit, what is bounded, what happens beyond the bound.
+# Each part has rows of: expression or pattern, file, unit, the bounded quantity, the behaviour beyond the bound.
 TABLE = [
     ("What this side stores for an authenticated peer", [
         ("HW_CONTROL_WINDOW", PEER, "", "control messages that have arrived and are not processed yet", "the rail ends"),
@@ -133,11 +133,11 @@ OPS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast
 
 
 class Fault(Exception):
-    """A row refers to something that the source no longer has."""
+    """Raised if a row refers to a definition that no longer exists in the source."""
 
 
 def read_defines(path):
-    """Returns a dict from name to expression of the constants that a file defines."""
+    """Returns a dict that maps the names of the constants in a file to their expressions."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
     return {m[1]: m[2] for m in DEFINE.finditer(text)}
 

@@ -6,7 +6,7 @@
 # upgrades.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEB_BUILD_OPTIONS=noautodbgsym
-unset MAKEFLAGS MFLAGS MAKEOVERRIDES # BUILD= and other variables of a calling make must not reach debian/rules
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES # BUILD= and other variables of a calling make must not be passed to debian/rules
 build=$1 dist=$2 version=${3-}
 cd "$(dirname "$0")/.."
 mkdir -p "$build" "$dist"

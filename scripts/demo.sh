@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds what the demo needs and runs the demo: scripts/demo.sh BUILD. If NIXL's wheel is available, it is installed below BUILD,
-# and the demo includes a KV push through NIXL.
+# Builds the programs that the demo needs and runs the demo: scripts/demo.sh BUILD. If NIXL's wheel is available, it is
+# installed under BUILD, and the demo includes a KV push through NIXL.
 set -eu
 build=$1
 here=$(dirname "$0")

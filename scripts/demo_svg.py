@@ -21,7 +21,7 @@ def main(path, whole):
     marks = [re.sub("<[^>]+>", "", m) for m in re.findall(r"<li><b>.*?</li>", figure)]
     names = re.findall(r"</svg>([\w.-]+)</li>", figure)
     width, height, body = re.search(r'<svg viewBox="0 0 (\d+) (\d+)" role[^>]*>(.*?)</svg>', figure, re.S).groups()
-    # the y axis: two of the labels determine the scale, and new labels replace them
+    # the y axis: two existing labels determine the scale, and new labels replace all of them
     label = r'<path class="grid" d="M([\d.]+) ([\d.]+)H([\d.]+)"/>\n<text x="([\d.]+)" y="[\d.]+" class="end">([\d.]+)</text>\n'
     rows = re.findall(label, body)
     x0, zero, x1, tx, _ = rows[0]

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages for building and testing, on Debian 12. Prints what it installs. Does nothing if nothing is missing.
+# Installs the packages for building and testing on Debian 12, and prints their names. Does nothing if no package is
+# missing.
 #   scripts/deps.sh        packages to build, test and run the demo
 #   scripts/deps.sh ci     also for lint, fuzzing, the clang builds, and tests of completion, metrics and mesh's launchers
 #   scripts/deps.sh wheel  also for the Python wheel (make wheel)
@@ -31,7 +32,7 @@ fi
 
 missing=
 for p in $packages; do
-    # A package may have a line for each architecture, and one that is installed is enough.
+    # A package may have a line for each architecture. It counts as installed if it is installed for any of them.
     dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0

@@ -11,7 +11,7 @@ shift 2
 source=$(dirname "$0")/..
 out=$build/fuzz-out
 
-run_target() { # EXE; prints one line and the target's notes, or the end of the log after a failure
+run_target() { # EXE: runs the target; prints one line and the target's notes or, after a failure, the end of the log
     local name corpus start did
     name=$(basename "$1")
     corpus=$source/fuzz/corpus/${name#fuzz_}

@@ -52,14 +52,14 @@ grep -E "$alone" "$build/lint-files" >"$build/lint-alone"
 grep -Ev "$alone" "$build/lint-files" | grep -Ev '^(tests|fuzz|bench)/' >"$build/lint-rest"
 grep -E '^(tests|fuzz|bench)/' "$build/lint-files" >"$build/lint-tests"
 tidy <"$build/lint-alone"
-# The analyzer gives up on a function after max-nodes states. Beyond that, clang 14 finds only false positives on long paths,
-# and takes three times as long.
+# The analyzer stops exploring a function after max-nodes states. With a higher limit, clang 14 finds only additional
+# false positives on long paths, and takes three times as long.
 tidy --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000 \
     --extra-arg=-include --extra-arg="$PWD/scripts/analyzer.h" --extra-arg="-I$PWD/lib" <"$build/lint-rest"
-# The analyzer takes nine tenths of the time. It is off for tests, fuzz targets and benchmarks; sanitizers check the tests and
-# fuzz targets while they run.
+# The analyzer takes nine tenths of the time. It is disabled for tests, fuzz targets and benchmarks; sanitizers check
+# the tests and fuzz targets at run time.
 tidy --checks=-clang-analyzer-* --extra-arg="-I$PWD/lib" <"$build/lint-tests"
-# clang-tidy prints the number of suppressed warnings to stderr. The rest of stderr is error messages.
+# clang-tidy prints the number of suppressed warnings to stderr. All other lines on stderr are error messages.
 grep -v 'warnings\? \(generated\|treated\)\|^Suppressed\|^Use -header-filter' "$build/lint-stderr" >&2
 [ $failed = 0 ] && echo "lint: clean"
 exit $failed

@@ -21,7 +21,7 @@ if [ -z "$clang" ]; then
 fi
 {
     echo "// Generated from gather.cu by scripts/ptx.sh; edit gather.cu instead."
-    # --cuda-path keeps clang from using an installed CUDA.
+    # --cuda-path prevents clang from using an installed CUDA.
     "$clang" -x cuda --cuda-path=/var/empty --cuda-gpu-arch=sm_70 -Xclang -target-feature -Xclang +ptx70 \
         --cuda-device-only -nocudainc -nocudalib -O3 -Wall -Wextra -Werror -S -o - lib/mem/kernels/gather.cu |
         sed -e '1,/^$/{/^\/\/$/d;/^$/d}'

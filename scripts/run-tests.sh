@@ -13,14 +13,15 @@ rm -f "$log"
 # Tests mostly wait, so run two per CPU. With ThreadSanitizer they mostly compute.
 : "${MESON_TESTTHREADS:=$(($(nproc) * 2))}"
 
-# gcc 12's TSan dies at start if the kernel randomises more bits of mmap addresses than TSan supports (vm.mmap_rnd_bits > 28).
+# A TSan program built with gcc 12 crashes at start if the kernel randomises more bits of mmap addresses than TSan
+# supports (vm.mmap_rnd_bits > 28).
 run=
 if meson introspect --buildoptions "$build" | grep -q '"value": "thread"'; then
     MESON_TESTTHREADS=$(($(nproc) + 1))
     setarch -R true 2>/dev/null && run="setarch -R"
 fi
 export MESON_TESTTHREADS
-# halt_on_error: by default UBSan reports an error and continues, and then the exit status does not show it.
+# Without halt_on_error, UBSan reports an error and continues, and the exit status does not show the error.
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS-halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan.supp}"
 
@@ -36,7 +37,8 @@ if [ -n "${WITHOUT-}" ]; then
     set -- "$@" $(meson test -C "$build" --no-rebuild --list 2>/dev/null | sed 's,.* / ,,' | grep -vE "$WITHOUT")
 fi
 
-# summary.py, not meson, decides whether tests passed: it reads the TAP, and treats exit status 77 with protocol 'tap' as a skip.
+# summary.py, not meson, decides whether tests passed. It reads the TAP output, and treats exit status 77 with protocol
+# 'tap' as a skip.
 $run meson test -C "$build" --print-errorlogs "$@"
 # Tests that failed without a sanitizer's report are run again, one at a time, because the machine may have stalled. The
 # summary reports those that then pass as unstable.

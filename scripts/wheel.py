@@ -35,7 +35,7 @@ PARTS = ["libsodium-dev", "libjansson-dev", "libfuse3-dev", "libseccomp-dev", "l
 
 
 def run(*argv, status=1, **more):
-    """Runs a command. If it fails, prints the last lines of its output and exits with the given status."""
+    """Runs a command. If the command fails, prints the last lines of its output and exits with the given status."""
     argv = [str(a) for a in argv]
     r = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
     if r.returncode:
@@ -57,7 +57,8 @@ def make_tools(folder):
 
 
 def make_glibc(python, folder):
-    """Collects the libraries to link with and the start files, which ziglang leaves in its cache when it links a program."""
+    """Collects the libraries to link with and the start files, which ziglang stores in its cache when it links a
+    program."""
     if (folder / "libc.so").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -77,7 +78,7 @@ def make_glibc(python, folder):
             link.with_suffix(".so").symlink_to(name)
     shutil.rmtree(cache)
     shared = " ".join(f'"{folder / name}"' for name in names[2:6])
-    # Before glibc 2.34 these were separate libraries; -lc links those that are used.
+    # Before glibc 2.34, these were separate libraries. -lc links only the ones that are used.
     (folder / "libc.so").write_text(f'GROUP ("{folder}/libc.so.6" "{folder}/libc_nonshared.a" AS_NEEDED ({shared}))\n', encoding="utf-8")
 
 
@@ -85,7 +86,7 @@ def compile_native(glibc, build):
     """Builds the libraries and the program, preferring static libraries."""
     if not (build / "build.ninja").exists():
         native = glibc / "native.ini"
-        # $ORIGIN is for libmnl, which is next to the program.
+        # $ORIGIN is needed to find libmnl, which is next to the program.
         flags = f"['-B{glibc}', '-Wl,-rpath,$ORIGIN']"
         native.write_text(f"[binaries]\nc = 'gcc'\ncpp = 'g++'\n[built-in options]\nc_link_args = {flags}\ncpp_link_args = {flags}\n",
                           encoding="utf-8")
@@ -94,7 +95,8 @@ def compile_native(glibc, build):
 
 
 def collect_native(glibc, build):
-    """Returns a dict from path to bytes of the files in the folder `native`. Libraries and program are stripped."""
+    """Returns a dict that maps the paths of files in the folder `native` to their bytes. Libraries and the program are
+    stripped."""
     files = {}
     out = build / "wheel-native"
     shutil.rmtree(out, ignore_errors=True)
@@ -119,7 +121,8 @@ def make_by_name(glibc, build):
 
 
 def read_licences():
-    """Returns a dict from path to bytes of the licences: hawser's, and those of the libraries that are linked in."""
+    """Returns a dict that maps paths to the bytes of the licences: hawser's, and those of the libraries that are linked
+    in."""
     files = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
     for name in PARTS:
         files[f"third-party/{name.removesuffix('-dev')}"] = pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes()
@@ -135,7 +138,7 @@ def write_metadata():
 
 
 def collect(native):
-    """Returns the wheel's file name, and a dict from path to bytes of its files."""
+    """Returns the wheel's file name, and a dict that maps paths to the bytes of the wheel's files."""
     stem = f"{PROJECT['name'].replace('-', '_')}-{PROJECT['version']}"
     files = {f"hawser/{f.name}": f.read_bytes() for f in sorted((ROOT / "python/hawser").iterdir()) if f.suffix in (".py", ".typed")}
     files |= {f"hawser/native/{place}": data for place, data in native.items()}

@@ -21,7 +21,7 @@ try:
 except ImportError:  # a wheel for one version of CUDA, without the package that selects one
     from nixl_cu12._api import nixl_agent, nixl_agent_config
 
-REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; s that one side waits
+REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; timeout in s for waiting
 
 
 def wait_for(poll, what):
@@ -30,7 +30,7 @@ def wait_for(poll, what):
     while not (found := poll()):
         if time.monotonic() > end:
             sys.exit(f"timed out after {WAIT} s: {what}")
-        time.sleep(0.0001)  # NIXL's own thread needs the agent too
+        time.sleep(0.0001)  # NIXL's own thread also needs to use the agent
     return found
 
 
@@ -40,7 +40,7 @@ class Agent:
     def __init__(self, name, port):
         self.agent = nixl_agent(name, nixl_agent_config(enable_listen_thread=True, listen_port=port, backends=[]))
         self.agent.create_backend(os.environ.get("BACKEND", "HAWSER"))
-        # Filled, so that the kernel allocates all pages now and not during the first transfer.
+        # Filled so that the kernel allocates all pages now and not during the first transfer.
         self.cache = np.full((max(REQUESTS), BLOCK // 8, 2), 0xffffffff, np.uint32)
         self.kept_notifications = []  # notifications that arrived before they were requested
         self.registered = self.agent.register_memory([(self.cache.ctypes.data, self.cache.nbytes, 0, "")], "DRAM")
@@ -71,12 +71,12 @@ def run_decode(port):
     for request, count in enumerate(REQUESTS):
         free = np.random.permutation(len(me.cache))[:count].astype(np.int32)  # the blocks for this request
         me.agent.send_notif("prefill", free.tobytes())
-        done = wait_for(lambda: me.take_notification("prefill"), "a request")  # every byte is in place
+        done = wait_for(lambda: me.take_notification("prefill"), "a request")  # all blocks have arrived
         assert (me.cache[free, :, 0] == request).all(), "blocks of another request"
         assert (me.cache[free, :, 1] == np.arange(count)[:, None]).all(), "wrong blocks"
         print(f"{done.decode()}: {count} blocks of {BLOCK} bytes, all of them verified", flush=True)
     me.agent.send_notif("prefill", b"verified")
-    time.sleep(0.2)  # lets the notification leave before the agent ends
+    time.sleep(0.2)  # allows NIXL to send the notification before the agent exits
 
 
 def run_prefill(host, port):
@@ -88,7 +88,7 @@ def run_prefill(host, port):
     from_here = me.agent.prep_xfer_dlist("NIXL_INIT_AGENT", me.describe_blocks(), "DRAM")
     to_there = me.agent.prep_xfer_dlist("decode", theirs)
     for request, count in enumerate(REQUESTS):
-        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # as the model would do
+        me.cache[:count] = np.stack([np.full(count, request), np.arange(count)], axis=1)[:, None, :]  # fake output
         slots = np.frombuffer(wait_for(lambda: me.take_notification("decode"), "the blocks for the request"), np.int32)
         begun = time.perf_counter()
         transfer = me.agent.make_prepped_xfer("WRITE", from_here, np.arange(count, dtype=np.int32), to_there, slots,

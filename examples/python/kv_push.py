@@ -17,7 +17,7 @@ import time
 import hawser
 from hawser import Event
 
-REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; s that one side waits
+REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; timeout in s for waiting
 
 
 def block_content(request, k):
@@ -30,7 +30,7 @@ def open_context():
 
 
 def await_event(context, kind):
-    """Returns the next event of this kind, and discards other events."""
+    """Returns the next event of the given kind, and discards other events."""
     while events := context.wait(WAIT, most=1):
         if events[0].event == kind:
             return events[0]
@@ -46,12 +46,12 @@ def run_decode():
         for request, count in enumerate(REQUESTS):
             free = random.sample(range(max(REQUESTS)), count)  # the blocks of the cache for this request
             prefill.notify(struct.pack(f"<{count}I", *free)).wait()
-            done = await_event(context, Event.NOTIFIED)  # every byte is in place
+            done = await_event(context, Event.NOTIFIED)  # all blocks have arrived
             for k, slot in enumerate(free):
                 at = slot * BLOCK
                 assert bytes(cache.view[at:at + BLOCK]) == block_content(request, k), f"block {k} is wrong"
             print(f"{done.data.decode()}: {count} blocks of {BLOCK} bytes, all of them verified", flush=True)
-        await_event(context, Event.DIED)  # the prefill process has its confirmation and has closed
+        await_event(context, Event.DIED)  # the prefill process has received its confirmation and has closed
 
 
 def run_prefill(host, port):
@@ -59,7 +59,7 @@ def run_prefill(host, port):
         decode = context.connect(host, int(port), timeout=WAIT)
         region = hawser.Region(await_event(context, Event.NOTIFIED).data)
         for request, count in enumerate(REQUESTS):
-            for k in range(count):  # as the model would do
+            for k in range(count):  # in place of the model's output
                 cache.view[k * BLOCK:(k + 1) * BLOCK] = block_content(request, k)
             slots = struct.unpack(f"<{count}I", await_event(context, Event.NOTIFIED).data)
             blocks = [(cache, k * BLOCK, BLOCK, region, slot * BLOCK) for k, slot in enumerate(slots)]

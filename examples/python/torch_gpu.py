@@ -23,18 +23,19 @@ import torch
 import hawser
 from hawser import Event
 
-WAIT = 60  # s that one side waits for the other
+WAIT = 60  # timeout in s for waiting for the other side
 SHAPES = {"weights": ((4096, 2048), torch.float32), "kv": ((512, 8, 16, 256), torch.bfloat16), "ids": ((1 << 20,), torch.int64)}
 
 
 def make_content(name):
-    """Returns the tensor that is sent under this name, in host memory. Both sides compute it, so the receiver can compare."""
+    """Returns the tensor that is sent under this name, in host memory. Both sides compute the tensor, so the receiver
+    can compare."""
     shape, kind = SHAPES[name]
     return torch.randint(-100, 100, shape, generator=torch.Generator().manual_seed(len(name))).to(kind)
 
 
 def synchronize(device):
-    """Waits for all work on the device, in every stream."""
+    """Waits for all work in all streams of the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -61,11 +62,11 @@ def run_receiver(device):
         memory = {name: context.register(tensor) for name, tensor in tensors.items()}
         keys = {name: m.export(write=True, peer=sender).hex() for name, m in memory.items()}
         sender.notify(json.dumps(keys).encode()).wait()
-        await_event(context, Event.NOTIFIED)  # every byte is in place and visible to all streams
+        await_event(context, Event.NOTIFIED)  # all bytes have arrived and are visible to all streams
         for name, tensor in tensors.items():
             same = torch.equal(tensor, make_content(name).to(device))
             print(f"{name}: {memory[name].length} bytes on {device}, {'verified' if same else 'WRONG'}", flush=True)
-        await_event(context, Event.DIED)  # the sender has its confirmation and has closed
+        await_event(context, Event.DIED)  # the sender has received its confirmation and has closed
 
 
 def run_sender(host, port, device):

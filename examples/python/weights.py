@@ -27,7 +27,7 @@ def open_context(**options):
 
 
 def run_receiver(fault=""):
-    # A slow receiver does the work of its connections itself, and pauses long in between.
+    # A slow receiver drives its connections itself, and pauses for a long time between calls.
     with open_context(events=True, caller_progress=fault == "slow") as context, context.alloc(TENSORS * TENSOR) as weights:
         print("port", context.listen(), flush=True)
         while events := context.wait(WAIT, most=1):
@@ -47,7 +47,7 @@ def run_receiver(fault=""):
 
 
 async def send_to(context, address, weights, digest):
-    """Sends all tensors to one receiver, and returns the receiver's verdict on the bytes."""
+    """Sends all tensors to one receiver, and returns the result of the receiver's verification."""
     host, port = address.rsplit(":", 1)
     peer = await context.connect_async(host, int(port), timeout=WAIT)
     region = hawser.Region(await peer.wait_notification())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replacements for the broker's calls, made with the linker's --wrap (fuzz/meson.build). Calls on file descriptors
- * below T_FD_FIRST, and all calls while no broker serves, go to the real functions. */
+/* Replacements for the broker's calls, redirected by the linker's --wrap (fuzz/meson.build). Calls on file descriptors
+ * below T_FD_FIRST, and all calls while no broker is serving, go to the real functions. */
 #include "fuzz/tenant/wrap.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ void t_tick(void)
     t.racing = false;
 }
 
-/* Returns true if the input asks for a failure of the kernel: too many files, or no memory. */
+/* Returns true if the input requests a failure of the kernel: too many files, or no memory. */
 static bool fails(void)
 {
     if (!t.fail_call)
@@ -329,7 +329,7 @@ WRAP(int, setrlimit64, int resource, const struct rlimit *l)
     return t.playing ? set_limit() : __real_setrlimit64(resource, l);
 }
 
-/* Simulates a page that arrives late: the tenant makes steps meanwhile. */
+/* Simulates a page that becomes available late: the tenant performs steps in the meantime. */
 static void delay(uint64_t address, uint64_t n)
 {
     uint64_t at = address & 0xfffff;

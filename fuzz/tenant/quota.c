@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two policies, and checks that the simulated kernel has no more objects than the policy allows or than the broker
- * counts. */
+/* The two policies, and checks that the simulated kernel does not have more objects than the policy allows or than the
+ * broker counts. */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/policy/policy.h"
 
@@ -22,8 +22,8 @@ const char *t_policy(bool all)
 
 /* ---- quotas ------------------------------------------------------------------------------------------- */
 
-/* Adds the objects of a node that has not ended to n and bytes. The node itself counts as a context once a program has
- * had it. */
+/* Adds the objects of a node that has not ended to n and bytes. The node itself counts as a context if it was ever
+ * passed to a program. */
 T_UNSEEN static void count(const struct t_file *f, uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES])
 {
     n[f->device][VB_CONTEXT] += f->given;
@@ -41,7 +41,7 @@ static void count_all(uint32_t n[T_DEVICES][VB_TYPES], uint64_t bytes[T_DEVICES]
         count(f, n, bytes);
 }
 
-/* Returns the number after "name": in the status of a device. */
+/* Returns the number that follows "name": in the status of a device. */
 static uint64_t told(const char *text, const char *end, const char *name)
 {
     char key[32];

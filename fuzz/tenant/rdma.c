@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated kernel's RDMA. Creates and ends the objects that requests name, for each inode, and checks that each
- * request is one that a broker may send. A new object gets the lowest free number. As in kernels before June 2026,
- * REREG_MR can give write access to memory that was pinned for reading only (CVE-2026-52908).
+ * The simulated kernel's RDMA. Creates and destroys the objects that requests refer to, for each inode, and checks that
+ * each request is one that a broker may send. A new object gets the lowest free number. As in kernels before June 2026,
+ * REREG_MR can give write access to memory that was pinned only for reading (CVE-2026-52908).
  */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/policy/policy.h"
@@ -296,7 +296,7 @@ static int fill_mr(struct request *r, struct t_object *o)
         iova = number_in(r, UVERBS_ATTR_REG_DMABUF_MR_IOVA);
         access = number_in(r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS);
     } else {
-        return 0; /* memory of the device, so nothing is pinned */
+        return 0; /* device memory, so nothing is pinned */
     }
     T_HOLDS(!(access & IB_UVERBS_ACCESS_ON_DEMAND), "an MR on demand");
     bool dmabuf = r->c->method == UVERBS_METHOD_REG_DMABUF_MR || (!is_write(r) && attr_of(r, REG_MR_FD));
@@ -323,7 +323,7 @@ static int rereg(struct request *r)
     if (in.mr_handle >= T_OBJECTS || r->device->object[in.mr_handle].type != VB_MR)
         return -ENOENT;
     struct t_object *o = &r->device->object[in.mr_handle];
-    /* the access stays unless the request changes the access */
+    /* the access rights remain unless the request changes them */
     bool writes = in.flags & REREG_ACCESS ? in.access_flags & WRITES : o->writes, read_only = o->read_only;
     if (in.flags & REREG_TRANS) {
         if (((in.start ^ in.hca_va) & (T_PAGE - 1)) != 0)

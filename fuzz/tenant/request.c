@@ -184,7 +184,7 @@ static uint32_t fill_core(const struct composer *c, uint8_t core[INPUTS])
             memcpy(u.bytes + cmd->ended.at, &number, sizeof number);
         break;
     }
-    if (c->how >= 0xe0 && n) { /* and one arbitrary byte */
+    if (c->how >= 0xe0 && n) { /* also sets one arbitrary byte */
         b = t_byte();
         u.bytes[b % n] = t_byte();
     }

@@ -80,7 +80,7 @@ static int receive(struct t_file *f, struct seccomp_notif *n)
     return 0;
 }
 
-/* In an honest run, checks that a program got the number of its new object. */
+/* In an honest run, checks that a program received the number of its new object. */
 static void check_result(struct t_thread *th)
 {
     const struct vb_command *c = th->asked;
@@ -109,7 +109,7 @@ static void check_result(struct t_thread *th)
     t_totals.made++;
 }
 
-/* Returns true if a signal interrupts the call at the moment of the answer. */
+/* Returns true if a signal interrupts the call just as the broker answers. */
 static bool lose(struct t_thread *th)
 {
     if (!t.lose || th->process->listener->killable)
@@ -158,7 +158,7 @@ static int answer(const struct t_file *f, const struct seccomp_notif_resp *r)
     return 0;
 }
 
-/* Checks that a program or a stub may get this file. */
+/* Checks that a program or a stub may receive this file. */
 static void check_gift(const struct t_thread *th, const struct t_file *src)
 {
     T_HOLDS(!src->stranger, "a program gets a descriptor of a stranger's");

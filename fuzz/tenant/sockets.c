@@ -10,8 +10,8 @@ T_WRAPS_BEGIN
 
 /* ---- other programs of the container ------------------------------------------------------------------ */
 
-/* Delivers the message of a program that joins, or a malformed one: a container without annotations in the default
- * section, so an empty key and an empty section (join.c). */
+/* Delivers the message of a program that joins, or a malformed message. The container has no annotations and uses the
+ * default section, so the key and the section are empty (join.c). */
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 {
     if (!played(fd))
@@ -108,7 +108,7 @@ WRAP(ssize_t, send, int fd, const void *buf, size_t n, int flags)
 {
     if (!played(fd))
         return __real_send(fd, buf, n, flags);
-    /* not the answer to a joining program; the text has a NUL after its end (open_memstream()) */
+    /* this is the status, not the reply to a joining program; a NUL follows the text (open_memstream()) */
     if (n > sizeof(int)) {
         t_rdma_status(buf);
         t_totals.told++;

@@ -9,14 +9,14 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/syscall.h>
 
-/* ---- who, and what ------------------------------------------------------------------------------------- */
+/* ---- choosing processes, threads and objects ---------------------------------------------------------- */
 
 T_UNSEEN static bool is_tenant(const struct t_thread *th)
 {
     return th->used && !th->zombie && !th->stub && !th->process->stranger;
 }
 
-/* Continues a stopped program if the input's next byte says so. */
+/* Continues a stopped program if the next byte of the input requests it. */
 static void go_on(struct t_process *p)
 {
     p->stopped = p->stopped && t_byte() & 3;
@@ -93,7 +93,7 @@ static void do_request(struct t_thread *th)
         step_request(th);
 }
 
-/* Repeats the thread's previous ioctl() with the current contents of its memory. */
+/* Repeats the thread's previous ioctl() with the current contents of the thread's memory. */
 static void do_repeat(struct t_thread *th)
 {
     uint64_t at = t_address(th->process->mm, th->data.args[2] & 0xffff);
@@ -103,7 +103,7 @@ static void do_repeat(struct t_thread *th)
                                                .args = {th->data.args[0], th->data.args[1], at}});
 }
 
-/* Makes a call that looks like the stub's. */
+/* Makes a call that imitates a call of the stub. */
 static void do_pose(struct t_thread *th)
 {
     uint64_t window = t_address(th->process->mm, T_WINDOW_AT), seq = t_byte(), result = t_byte();
@@ -185,7 +185,7 @@ static void do_exec(struct t_thread *th)
         if (other != th && other->used && !other->zombie && other->process == p)
             t_thread_end(other);
     }
-    if (th->tid != p->tgid) { /* the thread takes over the number of the main thread */
+    if (th->tid != p->tgid) { /* the thread takes over the main thread's ID */
         struct t_thread *first = &t.thread[p->tgid - 2];
         pid_t tid = first->tid;
         uint32_t serial = first->serial;
@@ -265,9 +265,9 @@ static void do_poke(struct t_thread *th)
 static void do_forge(struct t_thread *th)
 {
     uint8_t at = t_byte(), b = t_byte();
-    /* 16: the place of most numbers */
+    /* 16 is the position of most numbers */
     uint32_t number = b & 0x40 ? b : b % 4u, place = at & 1 ? 16 : at % 24u * 4;
-    if (at & 0x80) { /* replaces the next result, as if a thread waited for the result */
+    if (at & 0x80) { /* replaces the next result, as a waiting thread would */
         t.forge_at = 1 + place;
         t.forge = number;
     } else if (th->process->mm->window) {
@@ -280,7 +280,7 @@ static void do_nofile(struct t_thread *th)
     th->nofile = t_byte() % 8 ? T_TABLE : 64;
 }
 
-/* ---- others, and the kernel ---------------------------------------------------------------------------- */
+/* ---- other processes, and the kernel ------------------------------------------------------------------- */
 
 /* Starts a process of another container. */
 static void begin_stranger(void)
@@ -318,7 +318,7 @@ static void end_stranger(void)
     }
 }
 
-/* Kills the process whose call the broker handles, and gives its PID to another process. */
+/* Kills the process whose call the broker is handling, and reuses the process's PID for another process. */
 static void do_replace(void)
 {
     struct t_thread *th = t_thread_serial(t.call_serial);
@@ -414,7 +414,7 @@ static void do_failure(void)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------- */
+/* ---- table of all steps -------------------------------------------------------------------------------- */
 
 static const struct kind {
     const char *name;
@@ -486,8 +486,8 @@ void t_step(void)
         k->other();
 }
 
-/* Ends the run when the input has ended: the programs exit by themselves or are killed with SIGKILL, or the agent ends
- * the broker. */
+/* Completes the run when the input has ended: the programs exit by themselves or are killed with SIGKILL, or the agent
+ * stops the broker. */
 void t_finish(void)
 {
     t.hold_stubs = 0;

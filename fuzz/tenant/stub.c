@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stub as a simulated thread (verbs/stub/stub.c has its code), its injection into a program, and the answers of the
- * tracer's process. Replaces verbs/stub/inject.c, tracer.c, lookup.c and guard.c. */
+/* The stub as a simulated thread (verbs/stub/stub.c contains the real code), its injection into a program, and the
+ * replies of the tracer's process. Replaces verbs/stub/inject.c, tracer.c, lookup.c and guard.c. */
 #include "fuzz/tenant/tenant.h"
 #include "verbs/stub/guard.h"
 #include "verbs/stub/inject_int.h"
@@ -13,7 +13,7 @@
 
 /* ---- the stub's loop ---------------------------------------------------------------------------------- */
 
-#define SPIN_MAX 400 /* consecutive calls that a filter may answer; a filter that answers more answers all */
+#define SPIN_MAX 400 /* after a filter has answered this many calls in a row, the stub counts as spinning */
 
 static void set_registers(struct t_thread *th, int64_t rax)
 {
@@ -63,7 +63,7 @@ void t_stub_call(struct t_thread *th)
     th->spins = true;
 }
 
-/* Simulates pread(VB_STUB_FILE). Returns 1 when it is done, 0 while a page has not arrived, or -1 on failure. */
+/* Simulates pread(VB_STUB_FILE). Returns 1 on completion, 0 while a page is not yet available, or -1 on failure. */
 static int copy_once(struct t_thread *th)
 {
     struct vb_copy c;
@@ -129,7 +129,7 @@ T_UNSEEN void t_stubs_run(void)
 {
     for (unsigned i = 0; i < T_THREADS; i++) {
         struct t_thread *th = &t.thread[i];
-        /* a stop or a signal had interrupted the call */
+        /* a stop or a signal interrupted the call */
         if (th->used && !th->zombie && th->again && !th->process->stopped) {
             th->again = false;
             t_call_make(th, &th->data);
@@ -223,7 +223,7 @@ int vb_inject(struct vb_tracer *tracer, struct vb_stub *s, int listener, const s
         return rc;
     }
     caller = t_thread_serial(serial);
-    if (caller && caller->call == T_SENT && caller->id == n->id) /* the call is made again */
+    if (caller && caller->call == T_SENT && caller->id == n->id) /* the call is restarted */
         t_call_make(caller, &caller->data);
     return 0;
 }

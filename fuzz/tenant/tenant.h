@@ -2,12 +2,12 @@
 /*
  * A simulated operating system for vb_serve(): processes, threads, file descriptors, seccomp notifications, and the
  * kernel's RDMA. The linker's --wrap redirects the broker's calls to this system. The tenant acts only inside these
- * calls, so the input's bytes select each race between two calls of the broker.
+ * calls, so the input's bytes control the order of events between any two calls of the broker.
  *
- * Memory: a process has four pages at an address of its own. The upper bits of an address identify the process for
- * which the address was made, and the lower bits select the byte in any process. A request of one process that is run
- * with the memory of another process therefore finds bytes there, as with two programs of the same layout, and the
- * mistake is detected.
+ * Memory: each process has four pages at a separate address. The upper bits of an address identify the process for
+ * which the address was made, and the lower bits select the byte in any process. If a request of one process is
+ * executed with the memory of another process, it therefore finds bytes there, as with two programs of the same layout,
+ * and the mistake is detected.
  */
 #ifndef HW_FUZZ_TENANT_H
 #define HW_FUZZ_TENANT_H
@@ -60,14 +60,14 @@ struct t_file {
     enum t_kind kind;
     unsigned refs;
     bool stranger; /* belongs to a process outside the container */
-    bool killable; /* listener: once a notification is received, only SIGKILL interrupts the call */
+    bool killable; /* listener: only SIGKILL interrupts a call whose notification was received */
     bool foreign;  /* listener: its programs are not visible in the broker's PID namespace */
     unsigned ups;  /* listener: the kernel's semaphore, which counts queued calls */
     unsigned device;
     ino_t ino;
     int watch;
     bool given;      /* given to a program */
-    uint32_t serial; /* pidfd: serial number of the thread or its process */
+    uint32_t serial; /* pidfd: serial number of the thread or process */
     bool process;
     bool readable;       /* eventfd: has an event */
     struct t_file *next; /* next node in t.nodes */
@@ -103,8 +103,8 @@ struct t_process {
     bool stranger, stopped;
     struct t_mm *mm;
     struct t_file *listener;
-    /* A filter of the program, which answers the stub's calls with numbers from `from` to `to` - 1 with err. copies:
-     * it makes copies fail. */
+    /* A filter of the program that answers the stub's calls with numbers from `from` to `to` - 1 with the error err.
+     * `copies`: the filter makes copies fail. */
     struct {
         unsigned from, to, err;
         bool copies;
@@ -127,7 +127,7 @@ struct t_thread {
     bool again;     /* a stop or a signal interrupted the call, which is repeated when the thread continues */
     const struct vb_command *asked;
     unsigned nofile;
-    /* Stub: its registers, and its state. */
+    /* For a stub: its registers and its state. */
     bool stub, spins;
     uint64_t seq, r9;
     unsigned nosys;
@@ -158,7 +158,7 @@ struct t_os {
     int ended[64];        /* events of inotify */
     unsigned n_ended;
     bool inode[256];
-    struct t_file *other;                  /* a device of another container, which strangers have */
+    struct t_file *other;                  /* a device of another container, which strangers have open */
     struct t_file *listener, *stop, *join; /* arguments of vb_serve() */
     struct {
         struct t_file *listener;
@@ -173,11 +173,11 @@ struct t_os {
     uint32_t forge;
     bool asks_status, racing, lose, no_thread_pidfds, tracer_dead, tracer_slow;
     int fail_rdma, fail_inject, fail_call;
-    uint64_t calls, calls_at;       /* calls of the broker; their number at its last epoll_wait() */
+    uint64_t calls, calls_at;       /* number of the broker's calls, now and at its last epoll_wait() */
     uint32_t call_serial;           /* the thread whose notification was received last */
-    bool read_other;                /* since then, memory of another thread has been read */
+    bool read_other;                /* memory of another thread was read since then */
     bool raced;                     /* the tenant has made a step since then */
-    const struct t_file *call_file; /* the file at the number that the call names */
+    const struct t_file *call_file; /* the file to which the call's descriptor refers */
     bool finished;
     int end;
     uint64_t ends_at;
@@ -202,15 +202,15 @@ extern struct t_totals t_totals;
         }                                                                                             \
     } while (0)
 
-/* Excludes a function from libFuzzer's coverage: these functions have many branches, and which thread or file
- * descriptor is found tells libFuzzer nothing. */
+/* Excludes a function from libFuzzer's coverage. These functions have many branches, but which thread or file
+ * descriptor they find is not useful information for libFuzzer. */
 #ifdef __clang__
 #define T_UNSEEN __attribute__((no_sanitize("coverage")))
 #else
 #define T_UNSEEN
 #endif
 
-/* With HAWSER_TEST_VERBOSE in the environment, prints what happens. */
+/* set by HAWSER_TEST_VERBOSE in the environment: print each event */
 extern bool t_verbose;
 #define T_SAY(...)                        \
     do {                                  \
@@ -243,9 +243,10 @@ struct t_mm *t_mm_new(void);
 void t_mm_put(struct t_mm *mm);
 void t_window_put(struct t_window *w);
 uint64_t t_address(const struct t_mm *mm, uint32_t offset);
-/* Returns n bytes at that address of mm, or NULL. *made_for: the tag of the mm for which the address was made. */
+/* Returns n bytes at that address of mm, or NULL. Sets *made_for to the tag of the mm for which the address was
+ * made. */
 uint8_t *t_bytes(struct t_mm *mm, uint64_t address, uint64_t n, uint32_t *made_for);
-bool t_is_tag(uint32_t tag); /* true for the tag of any process, also of an ended one */
+bool t_is_tag(uint32_t tag); /* true for the tag of any process, even one that has exited */
 void t_os_start(const uint8_t *input, size_t size);
 void t_os_end(void);
 
@@ -255,7 +256,7 @@ void t_tick(void); /* called for most calls of the broker; the tenant may act fi
 /* seccomp.c */
 void t_call_make(struct t_thread *th, const struct seccomp_data *d);
 void t_call_end(struct t_thread *th, int64_t result);
-void t_call_take_back(struct t_thread *th); /* interrupts the call, as a signal does */
+void t_call_take_back(struct t_thread *th); /* interrupts the call as a signal does */
 int t_listener_ioctl(struct t_file *f, unsigned long request, void *arg);
 struct t_thread *t_call_waiting(const struct t_file *listener);
 
@@ -270,7 +271,7 @@ int t_rdma_run(struct t_file *device, void *h, struct t_thread *th);
 extern const struct vb_kernel t_kernel;
 uint32_t t_driver(unsigned device);
 void t_rdma_check(void);              /* checks quotas */
-void t_rdma_status(const char *text); /* checks that the status does not report less than there is */
+void t_rdma_status(const char *text); /* checks that the status reports no less than exists */
 const char *t_policy(bool wide);
 
 /* steps.c */

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-/* AddressSanitizer's own calls are redirected too, before it is initialised. */
+/* AddressSanitizer's own calls are redirected as well, even before it is initialised. */
 #ifdef __clang__
 #define T_UNWATCHED   __attribute__((no_sanitize("address", "undefined", "coverage")))
 #define T_WRAPS_BEGIN _Pragma("clang attribute push(T_UNWATCHED, apply_to = function)")
@@ -23,7 +23,7 @@
     type __wrap_##name(__VA_ARGS__)
 
 T_WRAPS_BEGIN
-/* Returns rc if it is 0 or more; otherwise returns -1 and sets errno. */
+/* Returns rc if it is not negative; otherwise sets errno and returns -1. */
 static inline int result(int rc)
 {
     if (rc >= 0)

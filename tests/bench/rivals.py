@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests bench/rivals (TAP): the contents of the receiver's memory decide the result, whatever the contender reports. A
-contender that hangs or dies only loses its own figure. Medians and ratios are right. Then measures hawser, if NIXL's
-wheel, root and two network namespaces are available.
+"""Tests bench/rivals (TAP): the contents of the receiver's memory decide the result, whatever the contender reports; a
+contender that hangs or dies loses only its own result; medians and ratios are correct. Then measures hawser, if NIXL's
+wheel, root privileges and two network namespaces are available.
 Usage: rivals.py BUILD SANITIZERS"""
 import json
 import os
@@ -42,7 +42,8 @@ class OwnNode:
 
 
 def measure(run, plant=False, **config):
-    """Runs a contender that copies memory, or what config says. Returns the measurement, or the failure's text."""
+    """Runs a contender that copies memory, unless config overrides this. Returns the measurement, or the failure's
+    text."""
     contender = Contender("copy", "", {"mover": "copy"} | config, (), {})
     try:
         with Pair(run, OwnNode(), contender, plant) as pair:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of node/ and of lib/net's sysfs reader: files below a root, PCI distances, four nodes as fixtures, damaged
+/* Tests of node/ and of lib/net's sysfs reader: files under a root, PCI distances, four nodes as fixtures, damaged
  * files, and the guarantees of plans. */
 #include "net/sysfs.h"
 #include "node/plan.h"
@@ -26,7 +26,7 @@ static void put(const char *path, const char *bytes, size_t n)
     }
 }
 
-/* Runs `program options a b` and waits for its end; b may be NULL. */
+/* Runs `program options a b` and waits until it exits. b may be NULL. */
 static void command(const char *program, const char *options, const char *a, const char *b)
 {
     int status;
@@ -206,7 +206,7 @@ static void distances(void)
 
 /* ---- fixtures ------------------------------------------------------------------------------- */
 
-/* Returns the plan as text, "0=eth1;1=eth1"; "" if there is none. */
+/* Returns the plan as text, such as "0=eth1;1=eth1", or "" if there is no plan. */
 static char *planned(const struct hw_node *n, const struct hw_plan_want *want, char *buf, size_t cap)
 {
     struct hw_plan p;
@@ -269,7 +269,7 @@ static void fixtures(void)
         ok(rc == bad[i].rc && strstr(hw_error(), bad[i].says), "map '%s': %s", bad[i].map, hw_error());
         hw_plan_free(&p);
     }
-    /* CUDA's order differs from that of the addresses; six GPUs are hidden, and one of CUDA's is not in sysfs */
+    /* CUDA's order differs from the order of addresses; six GPUs are hidden, and one of CUDA's GPUs is not in sysfs */
     struct hw_bdf cuda[3] = {n.gpu[7].at, n.gpu[0].at, {.domain = 9}};
     hw_node_free(&n);
     int root = hw_root_open(TEST_DATA "/nodes/a3-high");
@@ -295,7 +295,7 @@ static void fixtures(void)
            "1=ens16;2=ens16,ens17;3=ens17", "two NICs for three GPUs: the middle one has both");
     is_int(n.netdev[1].speed, -1, "a speed that the driver does not know is not known");
     hw_node_free(&n);
-    /* the same machine with IPv6 only: ens16 has an unreachable default route, ens17 a real one */
+    /* the same machine with IPv6 only; the default route of ens16 is unreachable, that of ens17 is not */
     static const char v6[] = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
                              "00000000000000000000000000000000 ffffffff 00000001 00000000 00200200    ens16\n"
                              "00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
@@ -323,7 +323,7 @@ static unsigned rnd(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* Places GPUs and NICs at random below `switches` switches of two roots; 0: all on one bus. */
+/* Places GPUs and NICs at random under `switches` switches of two roots, or all on one bus if `switches` is 0. */
 static void random_node(struct hw_node *n, unsigned gpus, unsigned nics, unsigned switches)
 {
     *n = (struct hw_node){.pci = calloc(gpus + nics, sizeof(*n->pci)),
@@ -363,7 +363,7 @@ static const char *broken(const struct hw_node *n, const struct hw_plan *p, bool
         least = HW_MIN(least, users);
         most = HW_MAX(most, users);
     }
-    /* on a flat node, every NIC serves a GPU; NICs' numbers of GPUs differ by at most 1, or 2 if they must differ */
+    /* on a flat node, every NIC serves a GPU; the NICs' numbers of GPUs differ by at most 1, or by 2 if unavoidable */
     if (flat && (least == 0 || most - least > 1 + (p->n_gpus % n->n_netdev != 0)))
         return "shared unevenly";
     for (size_t k = 0; k < p->n_gpus; k++) {
@@ -471,7 +471,7 @@ static void bend(const char *path)
         break;
     case 3:
         if (symlink(target[rnd(HW_ARRAY_LEN(target))], path) < 0)
-            break; /* "" is not a valid target: the file stays deleted */
+            break; /* "" is not a valid target, so the file remains deleted */
         break;
     default: {
         FILE *f = fopen(path, "w");
@@ -524,7 +524,7 @@ static void bent(const char *name, unsigned rounds)
        rounds, served, notes, refused);
 }
 
-/* Resolves a path with ".." while something else is renamed, which can make the kernel return EAGAIN (openat2(2)). */
+/* Resolves a path with ".." during renames of other files, which can make the kernel return EAGAIN (openat2(2)). */
 static void renames(void)
 {
     char a[128], b[128], stays[128], link[160], text[64];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by oci_run.py and oci_hostile.py: new namespaces to run in, with a folder in memory."""
+"""Shared by oci_run.py and oci_hostile.py: runs the tests in new namespaces, with a folder in memory."""
 import contextlib
 import os
 import pathlib
@@ -18,8 +18,8 @@ def skip_all(why):
 
 
 def inside(programs, prefix, work):
-    """Runs the test again in a new network and mount namespace; there, calls work(folder, stack), and returns the exit
-    status of the test. Skips everything if that is not possible."""
+    """Executes the test again in a new network and mount namespace. There, calls work(folder, stack) and returns the
+    test's exit status. Skips all tests if this is not possible."""
     if "inside" not in sys.argv[4:]:
         if os.geteuid() != 0:
             skip_all("it takes root")
@@ -35,7 +35,7 @@ def inside(programs, prefix, work):
         os.execvp("unshare", [*alone, sys.executable, *sys.argv[:4], "inside"])
     with contextlib.ExitStack() as stack:
         d = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=reachable.place()))
-        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # only in this mount namespace: it ends with it
+        subprocess.run(["mount", "-t", "tmpfs", "none", d], check=True, timeout=60)  # private to this namespace
         stack.callback(subprocess.run, ["umount", "-l", d], capture_output=True, check=False)
         stack.callback(os.chdir, "/")
         work(pathlib.Path(d), stack)

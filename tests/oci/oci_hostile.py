@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on the OCI hook and on `hawser sandbox spec` and `verbs spec` by those who can write a container's
-annotations, its root file system, or its network namespace: nothing of the host is given away, moved or changed (TAP;
-exits 77 if this machine cannot run it). Usage: oci_hostile.py HAWSER STATE PART, where STATE prints everything in a
-network namespace."""
+"""Attacks on the OCI hook, `hawser sandbox spec` and `hawser verbs spec` by tenants who can write a container's
+annotations, root file system or network namespace. Nothing of the host may be exposed, moved or changed (TAP; exits 77
+if this machine cannot run the attacks). Usage: oci_hostile.py HAWSER STATE PART, where STATE is a program that prints
+the contents of a network namespace."""
 import contextlib
 import json
 import os
@@ -42,7 +42,8 @@ def until(fn, what):
 
 
 class Host:
-    """A network namespace with the NICs rdma0 and rdma1, one of another tenant, and one with the default route."""
+    """A network namespace with the NICs rdma0 and rdma1, a NIC of another tenant, and the NIC with the default
+    route."""
 
     def __init__(self, tmp, stack):
         self.tmp, self.journal = tmp, tmp / "journal"
@@ -72,7 +73,7 @@ class Host:
 
     @contextlib.contextmanager
     def container(self, *spaces):
-        """Starts a process in new namespaces, as a runtime has one when it calls createRuntime."""
+        """Starts a process in new namespaces, like the process that exists when a runtime calls createRuntime."""
         p = subprocess.Popen(["unshare", *(spaces or ("-n", "-m", "--propagation", "private")), "sleep", "600"])
         try:
             until(lambda: os.readlink(f"/proc/{p.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace")
@@ -97,7 +98,8 @@ class Host:
 # ---- annotations ---------------------------------------------------------------------------------
 
 def annotations(host):
-    """Tests a tenant's annotations: they choose among what the hook's arguments offer, and add nothing to it."""
+    """Tests a tenant's annotations: they can choose among the NICs that the hook's arguments offer, but cannot add to
+    these."""
     def attack(notes, args, said, what):
         for where in ("config", "state"):
             with host.container() as c:
@@ -122,7 +124,7 @@ def annotations(host):
             ok(r.returncode == 0 and host.has("rdma0") and host.has("other0"), f"{notes} alone: it gets no NIC", r)
             host.hook("poststop", 0)
     host.same("and nothing has changed")
-    # what annotations can still do: choose
+    # annotations may still choose
     for notes, args, want in (({"hawser.nics": "rdma1"}, ["offer=rdma0,rdma1"], {"rdma1"}), ({"hawser.nics": "all"}, ["offer=rdma0,rdma1"], {"rdma0", "rdma1"}),
                               ({}, ["offer=rdma0,rdma1"], set()), ({}, ["nics=rdma0"], {"rdma0"}), ({"hawser.nics": "rdma1"}, ["nics=rdma0,rdma1"], {"rdma1"}),
                               ({"hawser.nics": "none"}, ["nics=rdma0"], set()), ({"hawser.nics": "none"}, [], set()), ({}, [], set()), ({}, ["sysfs=no"], set()),
@@ -133,7 +135,7 @@ def annotations(host):
             ok(r.returncode == 0 and took == want, f"{notes} and {args}: {sorted(want) or 'nothing'}", (r, took))
             c.kill()
             c.wait()
-            # and at the end, an annotation that has become wrong prevents no NIC from returning
+            # at the end, an invalid annotation must not prevent NICs from returning
             r = host.hook("poststop", 0, *args, config={**notes, "hawser.nonsense": "x"}, state={"hawser.force": "yes"})
             ok(r.returncode == 0 and all(host.has(n) for n in ("rdma0", "rdma1", "other0", "def0")), "poststop reads no annotation", r)
     host.same("all is back")
@@ -142,8 +144,8 @@ def annotations(host):
 # ---- two hooks at once ----------------------------------------------------------------------------
 
 def races(host):
-    """Tests poststop for an id whose createRuntime is still running: it does not take the NICs of the container that
-    then runs."""
+    """Tests poststop for an id whose createRuntime is still running: poststop must not take the NICs of the container
+    that runs afterwards."""
     with host.container() as c:
         state = {"ociVersion": "1.0", "id": "box", "pid": c.pid, "bundle": str(host.bundle({}))}
         args = [HAWSER, "oci-hook", "createRuntime", f"journal-dir={host.journal}", "nics=rdma0,rdma1"]
@@ -180,7 +182,7 @@ def races(host):
 # ---- root file systems ----------------------------------------------------------------------------
 
 def rootfs(host):
-    """Tests that whatever an image has at /sys, or below it, redirects no mount and no file elsewhere."""
+    """Tests that no content of an image at or under /sys redirects a mount or a file to another place."""
     target = host.tmp / "target"
     (target / "fs/cgroup").mkdir(parents=True)
     root = host.tmp / "bundle/rootfs"
@@ -221,19 +223,19 @@ def rootfs(host):
                sorted(str(f.relative_to(target)) for f in target.rglob("*")) == ["fs", "fs/cgroup"],
                f"an image whose /sys is {how.__name__}: refused, with no mount and no file elsewhere", (r, mounts))
             clear()
-    # a container in the host's mount namespace: nothing is mounted there
+    # a container in the host's mount namespace, where nothing may be mounted
     with host.container("-n") as c:
         was = pathlib.Path("/proc/self/mountinfo").read_text()
         r = host.hook("createRuntime", c.pid, "nics=rdma0", "sysfs=yes")
         ok(r.returncode == 1 and "mount namespace" in r.stderr and host.has("rdma0") and pathlib.Path("/proc/self/mountinfo").read_text() == was,
            "a container without a mount namespace of its own: refused, with no mount left", r)
-    # a process that has ended, and one that never existed
+    # a process that has exited, and a process id that was never used
     with host.container() as c:
         pid = c.pid
     for p in pid, 2 ** 22 + 5:
         r = host.hook("createRuntime", p, "nics=rdma0", "sysfs=yes")
         ok(r.returncode == 1 and "ended" in r.stderr and host.has("rdma0"), "a process that is no more: refused", r)
-    # the machine's own network and mount namespaces
+    # the host's own network and mount namespaces
     r = host.hook("createRuntime", os.getpid(), "nics=rdma0")
     ok(r.returncode == 1 and host.has("rdma0"), "a process in the host's own network namespace: refused", r)
     host.same("nothing has changed")
@@ -242,7 +244,8 @@ def rootfs(host):
 # the record of spec
 
 def notes(host):
-    """Tests that spec refuses a record that a tenant has written, and annotations that ask for more than spec gives."""
+    """Tests that spec refuses a record written by a tenant, and annotations that request more than the options
+    offer."""
     node = full(host.tmp, "switch4")[0]
     b = host.tmp / "forged"
     b.mkdir()
@@ -265,7 +268,7 @@ def notes(host):
            {"allow": False, "access": "rwm"} in json.loads(text)["linux"]["resources"]["devices"],
            f"{argv}: a forged note brings in no hook and no mount, and takes no rule away", text)
         ok(r.returncode == 1 and "hawser.spec" in r.stderr and file.read_bytes() == was, "it is refused, with nothing changed", r)
-    # one tenant's configuration does not use another one's record
+    # a tenant's configuration cannot use the record of another tenant
     file.write_text(json.dumps(config))
     must(HAWSER, "sandbox", "spec", file, "--sysfs", node, "--nics", "rdma0")
     true = json.loads(file.read_text())
@@ -285,8 +288,8 @@ def notes(host):
 
 
 def verbs_notes(host):
-    """Tests that `hawser verbs spec` undoes what an earlier one has recorded. A record that a tenant has written, or
-    one of another configuration, restores no device, no rule and no seccomp profile."""
+    """Tests that `hawser verbs spec` reverts the changes recorded by an earlier run. A record that was written by a
+    tenant, or that belongs to another configuration, must not restore any device, rule or seccomp profile."""
     machine = full(host.tmp, "switch4")[0]
     dev = machine / "dev/infiniband"
     dev.mkdir(parents=True)
@@ -323,7 +326,7 @@ def verbs_notes(host):
             was = file.read_text()
             refused(spec(), was, f"{what}, a forged note")
 
-    # the true record, and other configurations that name it
+    # the genuine record, and other configurations that refer to it
     file.write_text(json.dumps(config))
     r = verbs()
     true = json.loads(file.read_text())
@@ -340,7 +343,7 @@ def verbs_notes(host):
     r = sandbox("--undo", file=other / "config.json")
     ok(r.returncode == 1 and "hawser.spec" in r.stderr, "a note of verbs spec is none of sandbox spec's", r)
 
-    # a configuration that was rewritten while the record of an older one still exists: its own profile stays
+    # a configuration that was rewritten while the record of an older one still exists keeps its own profile
     file.write_text(json.dumps({**config, "linux": {k: v for k, v in config["linux"].items() if k != "seccomp"}}))
     verbs()
     name = json.loads(file.read_text())["annotations"]["hawser.verbs.spec"]
@@ -349,7 +352,7 @@ def verbs_notes(host):
         was = file.read_text()
         refused(verbs(*argv), was, f"{argv}: the note of an older configuration, which had no profile")
 
-    # both commands keep their records in one file
+    # both commands store their records in the same file
     file.write_text(json.dumps(config))
     kept.unlink()
     steps = [verbs(), sandbox(), verbs(), sandbox("--undo"), verbs("--undo")]

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs containers of real runtimes, and `hawser sandbox run`, with veth NICs in a new network namespace: tests what
-they see, and that the host gets everything back, whichever process is killed (TAP; exits 77 if this machine cannot run
-it). Usage: oci_run.py HAWSER STATE crun|runc|run, where STATE prints everything in a network namespace."""
+"""Runs containers of real runtimes, and `hawser sandbox run`, with veth NICs in a new network namespace. Tests what the
+containers can see, and that all NICs and settings return to the host, whichever process is killed (TAP; exits 77 if
+this machine cannot run the tests). Usage: oci_run.py HAWSER STATE crun|runc|run, where STATE is a program that prints
+the contents of a network namespace."""
 import contextlib
 import json
 import os
@@ -26,7 +27,7 @@ SECONDS = 30
 
 def sh(*argv, **more):
     if "input" not in more:
-        more.setdefault("stdin", subprocess.PIPE)  # crun changes the owner of its standard input to the container's root; the machine's /dev/null must not change
+        more.setdefault("stdin", subprocess.PIPE)  # not /dev/null: crun changes the owner of its stdin
     return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60, **more)
 
 
@@ -49,11 +50,12 @@ def until(fn, what):
 # ---- the host ------------------------------------------------------------------------------------
 
 class Host:
-    """A network namespace with the NICs rdma0 and rdma1, and one that is never moved; their peers are in another one."""
+    """A network namespace with the NICs rdma0 and rdma1, and a NIC that is never moved. The NICs' peers are in another
+    namespace."""
 
     def __init__(self, tmp, stack):
         self.tmp, self.journal = tmp, tmp / "journal"
-        # a sysfs of this namespace, and a version of cgroups that both runtimes support
+        # a sysfs of this namespace, and the cgroup version that both runtimes support
         must("mount", "-t", "sysfs", "none", "/sys")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
         self.peer = subprocess.Popen(["unshare", "-n", "sleep", "600"])
@@ -81,7 +83,7 @@ class Host:
         return must(STATE)
 
     def back(self, what):
-        """Checks that everything is as it was, and that no journals are left."""
+        """Checks that the original state is restored, and that no journals are left."""
         now = self.state()
         for _ in range(20):
             if now == self.was:
@@ -151,8 +153,8 @@ class Runtime:
         return r
 
     def config(self, script, annotations=None, hooks=None, args=()):
-        """Writes a bundle whose program is a shell script, which uses the host's programs. hooks: the program of the
-        createRuntime hook, if there are to be hooks. Both hooks get args."""
+        """Writes a bundle whose program is a shell script that uses the host's programs. `hooks` is the program of the
+        createRuntime hook, or None for a bundle without hooks. The createRuntime and poststop hooks both get args."""
         bind = [d for d in ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/etc/libibverbs.d") if os.path.isdir(d) and not os.path.islink(d)]
         c = {"ociVersion": "1.0.2",
              "process": {"user": {"uid": 0, "gid": 0}, "args": ["/bin/sh", "-c", script], "cwd": "/",
@@ -167,7 +169,7 @@ class Runtime:
                         *({"destination": d, "type": "bind", "source": d, "options": ["bind", "ro"]} for d in bind)],
              "annotations": dict(annotations or {}),
              "linux": {"namespaces": [{"type": t} for t in ("pid", "network", "ipc", "uts", "mount")]}}
-        if self.name == "crun":  # which otherwise discards the output of hooks
+        if self.name == "crun":  # crun would otherwise discard the output of hooks
             c["annotations"]["run.oci.hooks.stderr"] = str(self.host.tmp / "hooks")
             (self.host.tmp / "hooks").write_text("")
         if hooks:
@@ -182,11 +184,12 @@ class Runtime:
 
     @contextlib.contextmanager
     def running(self, ident):
-        """Runs a container in the foreground; yields once its program runs."""
+        """Runs a container in the foreground, and yields when the container's program is running."""
         p = subprocess.Popen([*self.base, "run", ident], cwd=self.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert p.stdout.readline() == "up\n", p.communicate(timeout=30)
-            # a runtime that is killed before it has recorded its container no longer knows it
+            # wait for the record: a runtime that is killed before it has recorded its container no longer knows the
+            # container
             until(lambda: '"running"' in self("state", ident).stdout, "the runtime's note")
             yield p
         finally:
@@ -201,7 +204,7 @@ def os_devices(topo):
 
 
 def usual(p, what):
-    """Checks what is the same however a container got its NICs."""
+    """Checks the properties that are the same for every method of giving NICs to a container."""
     ok(sorted(p.get("net", ())) == ["lo", *NICS], f"{what}: /sys/class/net is the plan", p)
     ok([(x.split()[1], x.split()[3]) for x in p["addr"]] ==
        [("rdma0", "10.9.0.1/16"), ("rdma0", "fd00::1/64"), ("rdma1", "10.9.1.1/16"), ("rdma1", "fd00:1::1/64")],
@@ -213,12 +216,12 @@ def usual(p, what):
 
 
 def memlock():
-    """Returns whether root can raise limits on this machine; it may lack CAP_SYS_RESOURCE."""
+    """Returns whether root can raise limits on this machine. Root may lack CAP_SYS_RESOURCE."""
     return sh("prlimit", "--memlock=unlimited:unlimited", "true").returncode == 0
 
 
 def own_limit(rt):
-    """Gives the container a limit of its own, which therefore stays."""
+    """Sets a limit in the container's configuration, which hawser then keeps."""
     f = rt.bundle / "config.json"
     c = json.loads(f.read_text())
     c["process"]["rlimits"].append({"type": "RLIMIT_MEMLOCK", "hard": 65536, "soft": 65536})
@@ -302,7 +305,7 @@ def killed(rt, host):
         ok(not host.has("rdma0"), "the container has the NICs")
         rt("kill", ident, "KILL")
         ok(p.wait(SECONDS) == 137, "a killed container ends", p.returncode)
-        if rt.name == "crun":  # in the foreground crun deletes the container itself; for runc, the caller does
+        if rt.name == "crun":  # in the foreground, crun deletes the container itself; runc does not
             until(lambda: host.has("rdma0"), "the NICs")
     host.back("killed container")
     ident = rt.new()
@@ -313,13 +316,13 @@ def killed(rt, host):
         ok([(x["id"], x["state"]) for x in s] == [(ident, "running")], "the runtime is killed: its container runs on", s)
     host.back("killed runtime")
 
-    # The hook is killed once its journal exists, in the middle of the move.
+    # The hook is killed in the middle of the move, after its journal has been created.
     wrapper = host.tmp / "hook"
     wrapper.write_text(f"#!/bin/sh\necho $$ > {host.tmp}/pid\nexec {HAWSER} oci-hook createRuntime journal-dir={host.journal} {' '.join(mine)}\n")
     wrapper.chmod(0o755)
     rt.config("echo up; sleep 0.1", {}, wrapper)
     for after in (0, 0.002, 0.01):
-        for _ in range(10):  # on a busy machine the hook may finish before it is killed
+        for _ in range(10):  # on a busy machine, the hook may finish before it is killed
             ident = rt.new()
             if kill_hook(rt, host, ident, after):
                 break
@@ -331,7 +334,7 @@ def killed(rt, host):
             if after:
                 r = host.sandbox("restore", ident)
                 ok(r.returncode == 0, "restored by hand", r)
-            else:  # the next container's hook returns the NICs first
+            else:  # the next container's hook returns the NICs to the host first
                 rt.config("ls /sys/class/net", {}, HAWSER, mine)
                 r = rt("run", rt.new())
                 ok(r.returncode == 0 and r.stdout == "lo\nrdma0\nrdma1\n", "the next container has the NICs", r)
@@ -357,7 +360,7 @@ echo changed; ip -o link | wc -l
 
 
 def hostile(rt, host):
-    """Tests a container in a user namespace, in which it administers its network."""
+    """Tests a container in a user namespace that administers its own network."""
     rt.config(HOSTILE, {}, HAWSER, ["nics=rdma0,rdma1"])
     f = rt.bundle / "config.json"
     c = json.loads(f.read_text())
@@ -365,7 +368,7 @@ def hostile(rt, host):
     c["linux"]["uidMappings"] = c["linux"]["gidMappings"] = [{"containerID": 0, "hostID": 100000, "size": 65536}]
     for k in ("bounding", "effective", "permitted"):
         c["process"]["capabilities"][k].append("CAP_NET_ADMIN")
-    # The container's root is another user of the host, and sees only what everyone may read.
+    # The container's root is an unprivileged user on the host, so it can only read files that everyone may read.
     for d in (host.tmp, rt.bundle):
         os.chmod(d, 0o755)
     f.write_text(json.dumps(c))
@@ -378,8 +381,8 @@ def hostile(rt, host):
 
 
 def kill_hook(rt, host, ident, after):
-    """Runs a container whose hook is killed this long after its journal appears. Returns False if the hook had already
-    finished."""
+    """Runs a container whose hook is killed `after` seconds after its journal appears. Returns False if the hook had
+    already finished."""
     journal, pid = host.journal / f"{ident}.journal", host.tmp / "pid"
     p = subprocess.Popen([*rt.base, "run", ident], cwd=rt.bundle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not journal.exists() and p.poll() is None:
@@ -448,7 +451,7 @@ def run(host):
     while b"up" not in text:
         text += os.read(tty, 1000)
     gone, status = 0, 0
-    while not gone:  # more than once: a shell that is about to fork defers the first signal until its child has ended
+    while not gone:  # repeated, as a shell that is about to fork defers the first signal until its child has exited
         with contextlib.suppress(OSError):
             os.write(tty, b"\x03")
         time.sleep(0.2)
@@ -470,7 +473,7 @@ def run(host):
         ok(r.returncode == 0, f"given back by {how}", r)
         host.back(f"killed hawser, {how}")
 
-    # a foreign namespace, without our processes
+    # a foreign namespace in which none of our processes run
     other = subprocess.Popen(["unshare", "-n", "sleep", "60"])
     until(lambda: os.readlink(f"/proc/{other.pid}/ns/net") != os.readlink("/proc/self/ns/net"), "a namespace")
     r = hawser("--netns", other.pid, "--no-sysfs", "--", "readlink", "/proc/self/ns/net")

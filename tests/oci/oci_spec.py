@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox spec` and `cdi` on files alone: what is added, that a second run adds nothing and --undo
-removes everything, and what is refused; also what oci-hook refuses (TAP). Usage: oci_spec.py HAWSER"""
+"""Tests `hawser sandbox spec` and `cdi`, using only files: the additions; that a second run adds nothing and --undo
+removes everything; and invalid input, including input that oci-hook refuses (TAP). Usage: oci_spec.py HAWSER"""
 import copy
 import json
 import os
@@ -100,7 +100,7 @@ def others(b, tmp):
 
 
 def warned(b):
-    """Tests the warning that CAP_NET_ADMIN without a user namespace reaches the host's network devices."""
+    """Tests the warning that, without a user namespace, CAP_NET_ADMIN applies to the host's network devices."""
     caps = {k: ["CAP_KILL", "CAP_NET_ADMIN"] for k in ("bounding", "effective", "permitted")}
     for spaces, told in ((["network", "mount"], True), (["network", "mount", "user"], False)):
         b.put({**CONFIG, "process": {**CONFIG["process"], "capabilities": caps}, "linux": {**CONFIG["linux"], "namespaces": [{"type": t} for t in spaces]}})
@@ -171,7 +171,7 @@ def hook(program, tmp):
     for argv in (("nosuch",), ("createRuntime", "nics"), ("createRuntime", "nic=a"), ("createRuntime", "force=perhaps"),
                  ("createRuntime", "sysfs=relative")):
         ok(call("", *argv).returncode in (1, 2), f"oci-hook {' '.join(argv)}: refused")
-    # a hook that has something to do needs the process, which this state lacks
+    # a hook with work to do needs a process, which this state lacks
     (tmp / "idle").mkdir()
     (tmp / "idle/config.json").write_text('{"ociVersion":"1.0"}')
     state = json.dumps({"ociVersion": "1.0", "id": "x", "bundle": str(tmp / "idle")})

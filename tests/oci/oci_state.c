@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints everything in the network namespace that it runs in, line by line (sm_state()), once it no longer changes.
- * oci_run.py and oci_hostile.py compare the output. */
+/* Prints the contents of its network namespace line by line (sm_state()) when they no longer change. oci_run.py and
+ * oci_hostile.py compare the output. */
 #include "tests/sandbox/sandbox_move.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian trees for the tests of packages: mmdebstrap makes them, they are kept as archives, unpacked, entered, and
-booted with systemd."""
+"""Debian trees for the package tests. mmdebstrap creates the trees, which are kept as archives. The tests unpack them,
+run commands in them, and boot them with systemd."""
 import hashlib
 import os
 import pathlib
@@ -11,9 +11,9 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("HAWSER_PACKAGES_CACHE") or ROOT / ".cache/packages")
-LIMIT = 300  # default limit of one command, in seconds
+LIMIT = 300  # default time limit of one command, in seconds
 DEVICES = "null zero full random urandom tty"
-# New mount, PID and network namespaces: nothing that a package starts survives, and nothing is downloaded.
+# Uses new mount, PID and network namespaces, so a package cannot leave processes running and cannot download anything.
 ENTER = f"""
 ip link set lo up
 root=$1; shift
@@ -27,7 +27,7 @@ ln -s /proc/self/fd "$root/dev/fd"
 printf %s "$BINDS" | while IFS='|' read -r to from; do mkdir -p "$root/$to"; mount --bind "$from" "$root/$to"; done
 exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive CCACHE_DIR=/ccache "$@"
 """
-# The container gets version 2 of cgroups whichever this machine uses, in its own cgroup.
+# The container gets cgroup version 2, whichever version this machine uses, in a separate cgroup.
 BOOT = """
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -41,11 +41,11 @@ exit ${rc:-0}
 
 
 class Missing(Exception):
-    """Something that this machine or its network lacks."""
+    """A required program or resource that this machine or its network lacks."""
 
 
 def run(argv, limit=LIMIT, cwd=None, stdin=subprocess.DEVNULL, **env):
-    """Runs a command. Returns its exit status, and stdout and stderr as one text."""
+    """Runs a command. Returns its exit status, and its stdout and stderr as one string."""
     try:
         r = subprocess.run([str(a) for a in argv], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, cwd=cwd, check=False,
                            env={**os.environ, **env})
@@ -55,7 +55,7 @@ def run(argv, limit=LIMIT, cwd=None, stdin=subprocess.DEVNULL, **env):
 
 
 def find_mirror():
-    """Returns the Debian mirror of this system's apt sources."""
+    """Returns the Debian mirror in this system's apt sources."""
     text = run(["apt-get", "update", "--print-uris"])[1]
     found = re.search(r"^'(.*)/dists/[a-z]+/(?:In)?Release' ", text, re.M)
     if not found:
@@ -64,9 +64,9 @@ def find_mirror():
 
 
 def make_archive(suite, what, contents, hooks, files):
-    """Returns the archive of a minimal Debian, changed by shell hooks in which "$1" is its root. Makes it again if
-    `contents` or the hooks differ from those of the last time. files: the hooks find them in /packages of the tree,
-    which is removed afterwards."""
+    """Returns the archive of a minimal Debian that shell hooks have changed; "$1" in a hook is the root of the tree.
+    Creates the archive again if `contents` or the hooks have changed since the last time. The hooks find `files` in the
+    tree's folder /packages, which is removed afterwards."""
     CACHE.mkdir(parents=True, exist_ok=True)
     archive, stamp = CACHE / f"{suite}-{what}.tar", CACHE / f"{suite}-{what}.stamp"
     want = hashlib.sha256("\0".join([contents, *hooks]).encode()).hexdigest()
@@ -85,7 +85,7 @@ def make_archive(suite, what, contents, hooks, files):
 
 
 class Tree:
-    """A Debian tree below a folder; leaves nothing mounted."""
+    """A Debian tree in a folder. No mounts remain after a command."""
 
     def __init__(self, folder, archive):
         self.root = pathlib.Path(folder)
@@ -95,8 +95,8 @@ class Tree:
             raise Missing(text)
 
     def run(self, *argv, limit=LIMIT, binds=None):
-        """Runs a command in the tree, in new namespaces with a loopback device and no other network. binds: name in the
-        tree's root -> folder of this machine that is mounted there meanwhile."""
+        """Runs a command in the tree, in new namespaces with a loopback device and no other network. `binds` maps names
+        in the tree's root to folders of this machine, which are mounted there while the command runs."""
         return run(["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec", ENTER, "enter", self.root, *argv], limit=limit,
                    BINDS="".join(f"{to}|{source}\n" for to, source in (binds or {}).items()))
 
@@ -104,7 +104,8 @@ class Tree:
         return self.run("sh", "-c", script, "sh", *argv, **more)
 
     def boot(self, script, limit=LIMIT):
-        """Boots the tree's systemd, which runs the script as a unit and ends. Returns the exit status and the script's output."""
+        """Boots the tree's systemd, which runs the script as a unit and then exits. Returns the exit status and the
+        script's output."""
         shutil.copy(script, self.root / "boot.sh")
         unit = self.root / "etc/systemd/system/hawser-test.service"
         # Ordered only after basic.target, because the script starts and stops other units.
@@ -117,7 +118,7 @@ class Tree:
         (wants / unit.name).symlink_to(f"../{unit.name}")
         name = f"hawser-test-{os.getpid()}"
         status, text = run(["unshare", "--mount", "sh", "-ec", BOOT, "boot", self.root, name], limit=limit + 30)
-        # systemd-nspawn also makes a cgroup of this name in the hierarchy that version 1 keeps for systemd.
+        # systemd-nspawn also creates a cgroup with this name in systemd's version 1 hierarchy.
         for left in pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}"):
             run(["find", left, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"])
         out = self.root / "boot.out"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the container image of scripts/image.sh, and runs the containers of examples/containers with crun."""
+"""Tests the container image that scripts/image.sh builds, and runs the containers of examples/containers with crun."""
 import importlib
 import json
 import os
@@ -9,31 +9,31 @@ import shutil
 from chroot import ROOT, Missing, run
 from tap import ok
 
-yaml = importlib.import_module("yaml")  # by name: it has no type annotations
+yaml = importlib.import_module("yaml")  # imported by name, because yaml has no type annotations
 EXAMPLES = ROOT / "examples/containers"
 IMAGE = re.compile(r"hawser:\d+\.\d+\.\d+")
-# Folders in which a mount would hide libraries of the image: its NCCL, CUDA, the driver.
+# Folders in which a mount would hide libraries of the image: NCCL, CUDA, the driver.
 LIBRARIES = re.compile(r"/(usr/)?(local/)?(lib\w*|cuda[^/]*|nvidia)(/|$)|/opt/nvidia|/usr$|/$")
-# A new network namespace, which stands for the node's in a Pod with hostNetwork; and cgroups of version 2, which crun
-# requires.
+# A new network namespace, which represents the node's namespace in a Pod with hostNetwork, and cgroup version 2, which
+# crun requires.
 ENTER = ["unshare", "--net", "--mount", "sh", "-ec", 'ip link set lo up; mount -t sysfs none /sys; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"', "enter"]
 
 
 def copy_nccl(nccl, folder):
-    """Copies the tests' NCCL into a folder, and the library that it needs."""
+    """Copies the tests' NCCL, and the library on which it depends, into a folder."""
     shutil.copy(nccl, folder / "libnccl.so.2")
     shutil.copy(nccl.parents[1] / "cuda/libfakecuda.so", folder)
 
 
 class Bundle:
-    """The image as unpacked by umoci: a folder from which crun runs containers."""
+    """The image, unpacked by umoci in a folder from which crun runs containers."""
 
     def __init__(self, folder):
         self.folder, self.n = folder, 0
         self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
 
     def command(self, args, mounts=(), env=(), user=None, caps=(), readonly=True):
-        """Writes config.json for a command. Returns the argv that runs it, within ENTER's network."""
+        """Writes config.json for a command. Returns the argv that runs the command in ENTER's network."""
         c = json.loads(json.dumps(self.config))
         p = c["process"]
         p.update(terminal=False, args=list(args), noNewPrivileges=True, capabilities={k: list(caps) for k in ("bounding", "effective", "permitted")})
@@ -86,7 +86,7 @@ def use_image(bundle, version):
 # ---- examples/containers ----------------------------------------------------------------------------
 
 def read_pod(path, version):
-    """Returns the only Pod of a file, after checks of its form and contents."""
+    """Returns the only Pod in a file, after checking the file's form and contents."""
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     pod = document["spec"]["template"]["spec"] if document["kind"] == "DaemonSet" else document["spec"]
     if document["kind"] == "DaemonSet":
@@ -136,7 +136,7 @@ def run_nccl(bundle, version, folder, nccl):
     plugin.mkdir()
     status, text = bundle.run(*init["command"], mounts=[(plugin, init["volumeMounts"][0]["mountPath"], False)], user=init["securityContext"]["runAsUser"])
     ok(status == 0 and sorted(f.name for f in plugin.iterdir()) == ["libnccl-net-hawser.so", "libnccl-net.so"], "nccl.yaml: the init container leaves two names", text)
-    # The user's image: it has an NCCL and a library of its own in LD_LIBRARY_PATH.
+    # The user's image contains a separate NCCL, with the library that it needs, in LD_LIBRARY_PATH.
     own = folder / "own"
     own.mkdir()
     copy_nccl(nccl, own)
@@ -149,7 +149,7 @@ def run_nccl(bundle, version, folder, nccl):
 
 
 def run_spec(bundle, folder, build):
-    """Tests the image's config.json with what `hawser sandbox spec` adds for a node with GPUs and NICs."""
+    """Tests the image's config.json with the additions of `hawser sandbox spec` for a node with GPUs and NICs."""
     config = folder / "spec.json"
     config.write_text(json.dumps(bundle.config), encoding="utf-8")
     status, text = run([build / "hawser", "sandbox", "spec", config, "--sysfs", ROOT / "tests/data/nodes/a3-high", "--sysfs-out", folder / "spec.sys"])

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs as a unit of a booted Debian that has packages in /packages: installs them, starts, reloads, restarts and stops
-# hawser's units, then upgrades, removes and purges the packages. Prints a line "ok - ..." or "not ok - ..." for each
+# Runs as a unit of a booted Debian that has packages in /packages: installs the packages; starts, reloads, restarts and
+# stops hawser's units; then upgrades, removes and purges the packages. Prints "ok - ..." or "not ok - ..." for each
 # check.
 set -u
 apt="apt-get -q -y --no-install-recommends -o APT::Sandbox::User=root"
@@ -18,7 +18,7 @@ ok() { # WHAT COMMAND...
 }
 fails() { ! "$@"; }
 is() { test "$1" = "$2" || { echo "$1, not $2"; return 1; }; }
-says() { # TEXT COMMAND...: the output has TEXT, within ten seconds
+says() { # TEXT COMMAND...: the output contains TEXT in one of up to ten attempts, 1 s apart
     text=$1
     shift
     for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -42,7 +42,7 @@ ok "hawserd runs as that user" is "$(ps -o user= -p "$(pid hawserd)")" hawserd
 ok "hawserd has CAP_NET_ADMIN alone" grep -q '^CapEff:\s*0000000000001000$' "/proc/$(pid hawserd)/status"
 ok "hawserd's socket is there" test -S /run/hawser/hawserd.sock
 ok "hawserd is seen by the command" sh -c 'hawser devmem status | grep "^hawserd: process"'
-# For a file descriptor that is no dma-buf, the answer is an error, and comes from hawserd.
+# For a file descriptor that is not a dma-buf, hawserd itself returns an error.
 ok "hawserd answers root" says "is not a dma-buf" /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
 ok "hawserd refuses others, who are not in its policy" says "policy" setpriv --reuid=65534 --regid=65534 --clear-groups /packages/hawserd_client /run/hawser/hawserd.sock memfd:lo:4096
 before=$(pid hawserd)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of the binding: a deadline, pairs of contexts, other processes; and TAP output, for
+"""Shared by the tests of the binding: a deadline, pairs of contexts, other processes, and TAP output for
 scripts/summary.py."""
 import faulthandler
 import os
@@ -14,8 +14,8 @@ import hawser
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LIMIT = 50  # seconds for a wait in a test; long, because the machine may be busy
-TEST_LIMIT = 100  # seconds for a test, after which the process ends with the stacks of all threads
+LIMIT = 50  # seconds for a wait in a test; generous, because the machine may be busy
+TEST_LIMIT = 100  # seconds for a test; then the stacks of all threads are printed and the process exits
 
 reports = []
 
@@ -49,7 +49,7 @@ def deadline():
 
 
 def connect(listener, other):
-    """Returns the two peers of a new connection: the listener's, the connecting side's."""
+    """Returns the two peers of a new connection: first the listener's, then the connecting side's."""
     port = getattr(listener, "test_port", None)
     if port is None:
         port = listener.test_port = listener.listen("127.0.0.1")
@@ -58,14 +58,15 @@ def connect(listener, other):
 
 
 class Pair:
-    """Two contexts of this process; b has connected to a."""
+    """Two contexts in this process. b has connected to a."""
 
     def __init__(self, **options):
         self.a, self.b = hawser.Context(**options), hawser.Context(**options)
         self.to_b, self.to_a = connect(self.a, self.b)
 
     def memory(self, size):
-        """Returns memory of b, the region of a as b sees it, and the memory of a."""
+        """Allocates memory in both contexts. Returns b's memory, a region for b to access a's memory, and a's
+        memory."""
         mine, theirs = self.b.alloc(size), self.a.alloc(size)
         return mine, hawser.Region(theirs.export(read=True, write=True)), theirs
 
@@ -82,7 +83,7 @@ def pair():
 
 
 def wait_until(condition, what):
-    """Polls a condition, for things that have no file descriptor or handle to wait for."""
+    """Polls a condition, for events without a file descriptor or handle to wait for."""
     end = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {LIMIT} s"
@@ -101,7 +102,7 @@ def start_python(*arguments, **options):
 
 
 class Server:
-    """A process that runs server.py, and a peer that is connected to it."""
+    """A process that runs server.py, and a peer that is connected to the process."""
 
     def __init__(self, context, size):
         self.process = start_python("server.py", str(size))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests GPU memory, in a separate process, because the driver (here tests/fakes/cuda) is loaded once: alloc(), its
-__cuda_array_interface__, and a copy between the GPU memory of two contexts. Prints "right"."""
+"""Tests GPU memory: alloc(), its __cuda_array_interface__, and a copy between the GPU memory of two contexts. Runs in a
+separate process, because a process loads the driver (here tests/fakes/cuda) only once. Prints "right"."""
 import hawser
 from hawser import Region, Vec
 
@@ -8,7 +8,7 @@ LIMIT = 50
 
 
 class Array:
-    """Like a CuPy array over memory of another owner."""
+    """Imitates a CuPy array over memory that belongs to another owner."""
 
     def __init__(self, about):
         self.__cuda_array_interface__ = about

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests of the Python binding with a Python that has cffi and pytest: this one, or else Debian's. Prints pytest's
-report, then TAP. Exits 77 if there is none, if the library has a sanitizer, which Python cannot load, or if all tests
-are skipped. Usage: run.py LIBHAWSER.SO SANITIZERS FAKECUDA CC TEST.py..."""
+"""Runs tests of the Python binding with a Python that has cffi and pytest: the current one or, failing that, Debian's.
+Prints pytest's report, then TAP. Exits 77 if there is no such Python, if the library is built with a sanitizer, with
+which Python cannot load the library, or if all tests are skipped. Usage: run.py LIBHAWSER.SO SANITIZERS FAKECUDA CC
+TEST.py..."""
 import os
 import pathlib
 import subprocess

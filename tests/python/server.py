@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other process of the tests. Prints its port, tells each peer the key of its memory, and obeys notifications:
-    sum            answers with the SHA-256 of its memory
-    send N TAG     sends the first N bytes of its memory with this tag
-    recv N TAG     receives up to N bytes with this tag, and then answers with the message's length, or the error's class
+"""The other process of the tests. Prints its port, sends the key of its memory to each peer, and executes commands that
+arrive as notifications:
+    sum            replies with the SHA-256 of the memory
+    send N TAG     sends the first N bytes of the memory with this tag
+    recv N TAG     receives up to N bytes with this tag, then replies with the message's length or the error's class
     close          closes the peer
     die            kills itself
 Usage: server.py BYTES"""
@@ -14,7 +15,7 @@ import sys
 import hawser
 from hawser import Event
 
-LIMIT = 60  # seconds: longer than a test waits for this process
+LIMIT = 60  # seconds, longer than a test waits for this process
 
 
 def serve(size):
@@ -22,7 +23,7 @@ def serve(size):
     memory = context.alloc(size)
     memory.view[:] = bytes(k * 7 % 256 for k in range(size))
     print(context.listen("127.0.0.1"), flush=True)
-    receives = {}  # number of a receive: its peer
+    receives = {}  # maps the number of a receive to its peer
     while events := context.wait(LIMIT):
         for event in events:
             if event.event == Event.ARRIVED:

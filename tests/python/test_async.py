@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests asyncio: operations, completions, arrivals and notifications are awaited, in both kinds of progress."""
+"""Tests asyncio: awaits operations, completions, arrivals and notifications in both progress modes."""
 import asyncio
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what can be registered: buffers, NumPy arrays, GPU pointers, DLPack; and what is refused."""
+"""Tests registration of buffers, NumPy arrays, GPU pointers and DLPack objects, and objects that must be refused."""
 import array
 import contextlib
 import gc
@@ -114,7 +114,7 @@ def test_view_outlives_its_memory(context):
 
 
 class DLPackOnly:
-    """Like a PyTorch tensor in host memory: it has DLPack and no buffer protocol."""
+    """Imitates a PyTorch tensor in host memory, which supports DLPack but not the buffer protocol."""
 
     def __init__(self, obj, device=(1, 0)):
         self.obj, self.device = obj, device
@@ -136,7 +136,7 @@ def test_dlpack_tensor_in_host_memory(pair):
 
 def test_dlpack_serves_a_type_that_cuda_arrays_have_no_name_for(context):
     class Float8(DLPackOnly):
-        """Like a PyTorch tensor."""
+        """Imitates a PyTorch tensor."""
 
         @property
         def __cuda_array_interface__(self):
@@ -163,7 +163,7 @@ def test_dlpack_of_another_device_than_torchs_current_one(monkeypatch):
 
     tensor = Tensor(numpy.zeros(8, "u1"), (2, 1))
     with pytest.raises(BufferError):
-        find_dlpack(tensor)  # of an unknown library
+        find_dlpack(tensor)  # a tensor of an unknown library
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(device=device)))
     span = find_dlpack(tensor)
     assert span.length == 8 and current == [0]
@@ -179,7 +179,7 @@ def test_dlpack_refusals(context):
 
 
 class Cuda:
-    """Like a CuPy array."""
+    """Imitates a CuPy array."""
 
     def __init__(self, address, shape, strides=None, typestr="<f4", mask=None):
         self.__cuda_array_interface__ = {"shape": shape, "typestr": typestr, "data": (address, False), "version": 3,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests wrong use and failures: each raises its exception with the library's message, and the context continues to
-work."""
+"""Tests invalid use and failures: each raises its own exception with the library's message, and the context remains
+usable."""
 import errno
 import re
 import socket
@@ -45,7 +45,7 @@ def test_offsets_outside_are_refused_at_once(pair, vec, kind):
     offset, length, remote = (*vec, 0)[:3]
     with pytest.raises(kind):
         pair.to_a.write([(mine, offset, length, region, remote)])
-    pair.to_a.write([(mine, 0, 64, region, 0)]).wait(LIMIT)  # the next one is not affected
+    pair.to_a.write([(mine, 0, 64, region, 0)]).wait(LIMIT)  # the next operation is not affected
 
 
 def test_rights_of_a_region_hold(pair):
@@ -171,7 +171,7 @@ def test_connect_fails_by_its_reason(context):
         taken.listen()
         with pytest.raises(hawser.AddressInUseError):
             context.listen("127.0.0.1", port)
-        with pytest.raises(hawser.DeadlineError):  # the kernel accepts the connection, and nothing is sent on it
+        with pytest.raises(hawser.DeadlineError):  # the kernel accepts the connection, but nothing is sent on it
             context.connect("127.0.0.1", port, timeout=0.2)
     with pytest.raises(hawser.NoKeyError):
         context.connect("192.0.2.1", 1, timeout=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the examples of examples/python as their first lines say."""
+"""Runs the examples of examples/python as described in their first lines."""
 import re
 
 import pytest
@@ -9,7 +9,7 @@ from conftest import LIMIT, ROOT, start_python
 EXAMPLES = ROOT / "examples/python"
 
 
-# Limits of the number of lines, so that the examples stay short.
+# Limits on the number of lines, to keep the examples short.
 LINES = {"kv_push.py": 90, "torch_gpu.py": 110, "transfer.py": 30, "weights.py": 110}
 BOTH = [r"request 0: 1024 blocks pushed", r"request 1: 8192 blocks pushed",
         r"request 0: 1024 blocks of 65536 bytes, all of them verified",
@@ -64,7 +64,7 @@ def test_weights(fault, verified):
     assert status == 0 and len(lines) == 3 and [word for word, _ in lines].count("verified") == verified, said
     if fault == "dies":
         assert "PeerDiedError" in said
-    if fault == "slow":  # nine pauses of 0.3 s, for which the others do not wait
+    if fault == "slow":  # nine pauses of 0.3 s, which must not delay the other processes
         times = sorted(float(seconds) for _, seconds in lines)
         assert times[2] > 2.7 and times[2] > times[1], said
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the hand-written cdef matches hawser.h as a compiler sees it: the same functions, and structures of the
-same sizes and offsets; and that the binding has annotations that mypy accepts, and docstrings."""
+"""Tests that the hand-written cdef matches hawser.h as a compiler reads it: the same functions, and structures with the
+same sizes and offsets. Also tests that the binding has annotations that mypy accepts, and docstrings."""
 import inspect
 import os
 import re
@@ -17,13 +17,14 @@ from hawser import _operation
 from hawser._cdef import CDEF
 from hawser._library import ffi, lib
 
-# Functions that the binding does not use, and why.
+# Functions that the binding does not use, with the reason.
 UNUSED = {"hawser_connect_start": "its completion would need a place among the program's", "hawser_nic_stats": "channels() has it",
           "hawser_peer_set_user": "Peer.user", "hawser_peer_user": "Peer.user"}
 
 
 def declarations(text):
-    """Returns function name -> declaration, without comments and blanks, and with the types that the cdef uses."""
+    """Maps each function's name to its declaration, without comments and spaces, and with the types that the cdef
+    uses."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"^\s*#.*$", " ", text, flags=re.M).replace("HAWSER_API", " ")
     text = re.sub(r"\benum hawser_mem_kind\b", "int", text)

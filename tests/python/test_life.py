@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what must not crash: closing while operations are in flight, use after close, threads, exit, fork, Ctrl-C."""
+"""Tests cases that must not crash: closing while operations are in flight, use after close, threads, exit, fork,
+Ctrl-C."""
 import gc
 import os
 import random
@@ -94,7 +95,7 @@ def test_context_that_is_dropped_is_closed():
             try:
                 with open(f"/proc/self/task/{task}/comm") as f:
                     n += f.read().startswith("hawser/")
-            except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            except (FileNotFoundError, ProcessLookupError):  # the thread has already exited
                 pass
         return n
 
@@ -231,7 +232,7 @@ def test_peer_closes_beside_a_thread_that_accepts():
 
 
 def test_close_within_a_call_of_its_own_thread_is_refused(pair):
-    """Tests close() as if in a signal handler, here with a token like that of an interrupted call."""
+    """Tests close() in a signal handler, simulated with a token like that of an interrupted call."""
     pair.a._calls.calls[token := object()] = threading.get_ident()
     for close in (pair.a.close, pair.to_b.close):
         with pytest.raises(RuntimeError, match="signal handler"):
@@ -346,8 +347,8 @@ p.close()
 
 
 def test_interrupted_operation_start_leaks_no_handle(pair, monkeypatch):
-    """Tests Ctrl-C right after the library has started an operation: the operation continues, and the context closes
-    properly."""
+    """Tests Ctrl-C just after the library has started an operation: the operation continues, and the context closes
+    normally."""
     from hawser import _peer
     mine, region, theirs = pair.memory(8)
     mine.view[:] = b"go on..."

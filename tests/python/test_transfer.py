@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests data transfer between two processes: every kind of operation, lists, batches, completions."""
+"""Tests data transfer between two processes: every type of operation, lists, batches and completions."""
 import hashlib
 import math
 import random

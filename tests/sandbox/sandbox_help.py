@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of `hawser sandbox`: TAP, the nodes that tests/data/nodes/make.py makes, the tool."""
+"""Shared by the tests of `hawser sandbox`: TAP output, the nodes that tests/data/nodes/make.py creates, and the
+tool."""
 import copy
 import json
 import os
@@ -12,7 +13,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "data/nodes"))
 import make  # noqa: E402
-from tap import done, ok, skip  # for files that import them from here
+from tap import done, ok, skip  # imported here for other files
 
 
 class Tool:
@@ -20,7 +21,7 @@ class Tool:
         self.program, self.tmp, self.n = program, tmp, 0
 
     def __call__(self, *argv, env=None):
-        """Runs `hawser sandbox ARGV...`, without the variables of NCCL, runsc and hawser in the environment."""
+        """Runs `hawser sandbox ARGV...` without the environment variables of NCCL, runsc and hawser."""
         base = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "RUNSC_", "HAWSER_"))}
         return subprocess.run([self.program, "sandbox", *map(str, argv)], capture_output=True, text=True, timeout=60,
                               env={**base, **(env or {})})
@@ -29,7 +30,7 @@ class Tool:
         return json.loads(self("snapshot", "--sysfs", root).stdout)
 
     def file(self, snap):
-        """Writes a snapshot made by the test to a file."""
+        """Writes a snapshot to a file. Returns the file's path."""
         self.n += 1
         p = self.tmp / f"snap{self.n}.json"
         p.write_text(snap if isinstance(snap, str) else json.dumps(snap))
@@ -41,7 +42,7 @@ class Tool:
 
 
 def full(tmp, *names):
-    """Makes these nodes, and returns their folders."""
+    """Creates the given nodes, and returns their folders."""
     where = tmp / "nodes"
     where.mkdir(exist_ok=True)
     for name in names:
@@ -51,7 +52,7 @@ def full(tmp, *names):
 
 
 def with_addresses(snap):
-    """Gives each interface of a snapshot its own address."""
+    """Assigns a separate address to each interface of a snapshot."""
     s = copy.deepcopy(snap)
     s["addresses"] = True
     for i, n in enumerate(s["net"]):
@@ -68,7 +69,7 @@ def rdma(snap, name):
 
 
 def why(plan, key, name):
-    """Returns why something is not in the sandbox; "" if it is."""
+    """Returns the reason why the named device is not in the sandbox, or "" if it is."""
     of = {"nics": "nic", "rdma": "device", "gpus": "gpu"}[key]
     x = next(x for x in plan[key] if x[of] == name)
     assert x["in"] == (x["why"] is None)
@@ -76,7 +77,7 @@ def why(plan, key, name):
 
 
 def scratch():
-    """Returns a folder for thousands of small files, in memory if there is enough space."""
+    """Returns a folder for thousands of small files, in memory if enough space is available."""
     shm = pathlib.Path("/dev/shm")
     roomy = os.access(shm, os.W_OK) and os.statvfs(shm).f_bavail * os.statvfs(shm).f_frsize > 256 << 20
     return tempfile.TemporaryDirectory(dir=shm if roomy else None)

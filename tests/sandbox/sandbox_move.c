@@ -86,7 +86,7 @@ void sm_start(void)
     MUST(mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0);
     snprintf(sm_dir, sizeof(sm_dir), "/tmp/hawser-sm-XXXXXX");
     MUST(mkdtemp(sm_dir) ? 0 : -errno);
-    /* A folder on a separate tmpfs, so that no file is left however the test ends. */
+    /* A folder on a separate tmpfs, so the files disappear however the test exits. */
     MUST(mount("none", sm_dir, "tmpfs", 0, "mode=700") < 0 ? -errno : 0);
     sm_host.fd = MUST(hw_netns_own());
     MUST(hw_netlink_open(&sm_host.rt, NETLINK_ROUTE));
@@ -94,7 +94,7 @@ void sm_start(void)
     if (sm_sysctl_get(&sm_host, "ipv6/conf/all/accept_dad", map)[0] == 0)
         tap_skip_all("no IPv6 in this kernel");
     sm_ns_make(&sm_peer);
-    /* Duplicate address detection takes seconds. */
+    /* Disabled because duplicate address detection takes seconds. */
     sm_sysctl(&sm_host, "ipv6/conf/default/accept_dad", "0");
     sm_set(&sm_host, "lo", "up", 1);
     MUST(hw_rtnl_bridge_add(&sm_peer.rt, "br0", 0));
@@ -180,7 +180,7 @@ void sm_link_del(const struct sm_ns *n, const char *name)
     MUST(hw_rtnl_link_del((struct hw_netlink *)&n->rt, index_of(n, name)));
 }
 
-/* Parses "10.0.0.1/16": family, bytes, prefix (32 or 128 if there is none). */
+/* Parses an address such as "10.0.0.1/16" into its family, bytes and prefix (32 or 128 if none is given). */
 static int parse(const char *text, uint8_t out[16], unsigned *prefix)
 {
     char addr[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what a device has besides what rtnetlink and its sysctls show: some settings of ethtool, and its files in
+/* Reads a device's attributes that rtnetlink and sysctls do not show: some ethtool settings, and the device's files in
  * sysfs. */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -57,7 +57,7 @@ static void add_ethtool(int fd, const char *dev, sm_line add, void *arg)
     }
 }
 
-/* Returns whether a file has contents that change by themselves, or that are read in another way. */
+/* Returns whether a file is skipped because its contents change without a request or are read elsewhere. */
 static bool boring(const char *name)
 {
     static const char *const t[] = {"uevent",   "carrier_changes", "carrier_up_count", "carrier_down_count",

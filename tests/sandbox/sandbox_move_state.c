@@ -28,7 +28,7 @@ static void add_line(struct state *s, char *line)
     s->line[s->n++] = line;
 }
 
-/* Returns whether an attribute is left out: counters, times, and what follows from others. */
+/* Returns whether an attribute is omitted: counters, times, and attributes that depend on other attributes. */
 static bool skipped(uint16_t kind, int type)
 {
     switch (kind) {
@@ -36,7 +36,7 @@ static bool skipped(uint16_t kind, int type)
         return type == IFLA_STATS || type == IFLA_STATS64 || type == IFLA_AF_SPEC || type == IFLA_CARRIER_CHANGES ||
                type == IFLA_CARRIER_UP_COUNT || type == IFLA_CARRIER_DOWN_COUNT ||
                type == IFLA_QDISC /* the name of the root qdisc: see below */ ||
-               type == IFLA_OPERSTATE; /* for a macvlan device it is reported up to a second late */
+               type == IFLA_OPERSTATE; /* for a macvlan device, reported up to a second late */
     case RTM_NEWQDISC:
         return type == TCA_STATS || type == TCA_STATS2 || type == TCA_XSTATS || type == TCA_HW_OFFLOAD;
     case RTM_NEWADDR:
@@ -70,7 +70,7 @@ static int take(const struct nlmsghdr *h, void *arg)
         ((struct ifaddrmsg *)(void *)head)->ifa_flags &= (uint8_t) ~(IFA_F_TENTATIVE | IFA_F_DEPRECATED);
     struct tcmsg *tc = (void *)head;
     if (h->nlmsg_type == RTM_NEWQDISC && tc->tcm_handle == 0)
-        return 0; /* the kernel's default, which it makes when a device is first set up */
+        return 0; /* the kernel's default qdisc, which the kernel creates when a device is first brought up */
     if (h->nlmsg_type == RTM_NEWQDISC)
         tc->tcm_info = 0; /* number of references */
     if (h->nlmsg_type == RTM_NEWROUTE && ((struct rtmsg *)(void *)head)->rtm_flags & RTM_F_CLONED)
@@ -107,7 +107,7 @@ static void dump(const struct sm_ns *n, struct state *s, uint16_t type, int fami
 {
     for (;;) {
         char buf[1024];
-        struct ndmsg *m; /* each of these headers begins with the family */
+        struct ndmsg *m; /* each of these headers starts with the family */
         size_t before = s->n;
         struct hw_netlink *rt = (struct hw_netlink *)&n->rt;
         struct nlmsghdr *h = sm_request(buf, type, NLM_F_DUMP,
@@ -211,7 +211,7 @@ char *sm_settled(void)
     return a;
 }
 
-/* Prints the lines of a that are not in b; both are sorted. */
+/* Prints the lines of a that are missing from b. Both lists are sorted. */
 static void missing(const char *what, const char *a, const char *b)
 {
     int told = 0;

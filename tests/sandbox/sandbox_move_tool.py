@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox move`, `restore`, `watch` and `status` as a user calls them, in a lab's node, which needs no
+"""Tests the commands `hawser sandbox move`, `restore`, `watch` and `status` in a node of a lab, which needs no
 privileges (TAP). Usage: sandbox_move_tool.py HAWSER"""
 import json
 import os

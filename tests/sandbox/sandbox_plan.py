@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox plan` and `env`: the rules of docs/sandbox.md, on suitable nodes (TAP). Usage: sandbox_plan.py
-HAWSER"""
+"""Tests `hawser sandbox plan` and `env`: applies the rules of docs/sandbox.md to suitable nodes (TAP). Usage:
+sandbox_plan.py HAWSER"""
 import copy
 import json
 import pathlib
@@ -101,7 +101,8 @@ def peers(t, s):
     p = t.plan(s, "--peer-nics", "rdma1,rdma0,rdma9,eth0")
     ok(p["netdevs"] == "rdma0,rdma1" and "peer has no NIC with this name" in why(p, "nics", "rdma2"), "only what the peer has too", p["netdevs"])
     ok(sum("peer's" in w for w in p["warnings"]) == 2, "and what only the peer has is said", p["warnings"])
-    # two nodes, each with a NIC that the other lacks: passing the line of one to the other, and back, makes them equal
+    # two nodes, each with a NIC that the other lacks: passing the NIC list from the first to the second node and back
+    # makes the lists equal
     a, b = with_addresses(s), with_addresses(s)
     net(a, "rdma1")["addresses"] = net(b, "rdma6")["addresses"] = []
     first = t.plan(a)["netdevs"]
@@ -126,7 +127,7 @@ def no_rdma(t, a3):
 
 
 def nothing_left(t, s, a3):
-    """Tests that an empty set of NICs is an error with the reason for each candidate, unless it was requested."""
+    """Tests that an empty set of NICs, unless requested, is an error with the reason for each candidate."""
     f = t.file(a3)
     said = "no NIC is left for the sandbox"
     r = t("plan", "--from", f, "--exclude", "^eth[0-9]+$")
@@ -142,7 +143,7 @@ def nothing_left(t, s, a3):
         ok(said not in r.stderr, f"{action[0]}: not with --nics none", r)
     r = t.plan({**a3, "net": [n for n in a3["net"] if n["name"] == "lo"]})
     ok(r.returncode == 1 and "this node has none" in r.stderr, "a node without NICs", r)
-    only = copy.deepcopy(s)  # only InfiniBand, and no interface but lo
+    only = copy.deepcopy(s)  # only InfiniBand devices, and no interface except lo
     for r in only["rdma"]:
         r["ports"][0]["files"]["link_layer"] = "InfiniBand"
         for g in r["ports"][0]["gids"]:
@@ -191,7 +192,7 @@ def gids(t, s):
     ok("mlx5_0:1" in p["ibdevs"] and "0000:15:00.0" not in p["pci_left_out"], "InfiniBand needs no interface", p)
     ok("mlx5_0" not in t.plan(ib, "--nics", "rdma1")["ibdevs"] and t.plan(ib, "--nics", "mlx5_0")["ibdevs"] == "mlx5_0:1",
        "and is named by its own name")
-    two = copy.deepcopy(s)  # one function with two ports, like a ConnectX-3
+    two = copy.deepcopy(s)  # one PCI function with two ports, as on a ConnectX-3
     r = rdma(two, "mlx5_0")
     r["ports"].append(dict(copy.deepcopy(r["ports"][0]), port=2))
     for g in r["ports"][1]["gids"]:

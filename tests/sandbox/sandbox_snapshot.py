@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox snapshot`: its contents for this machine and for a node, and which snapshots are refused (TAP).
+"""Tests `hawser sandbox snapshot`: its contents for this machine and for a node, and invalid snapshots, which must be
+refused (TAP).
 Usage: sandbox_snapshot.py HAWSER"""
 import copy
 import fcntl
@@ -24,7 +25,7 @@ def read(p):
 
 
 def holds(t, root):
-    """Tests that the snapshot has the devices of the node, with their files' contents unchanged."""
+    """Tests that the snapshot contains the node's devices and the unchanged contents of their files."""
     s = t.snapshot(root)
     ok(s["schema"] == "hawser-snapshot" and s["version"] == 1 and not s["addresses"] and s["gids"], "schema and version")
     sys_ = root / "sys"
@@ -83,7 +84,7 @@ def live(t):
     pci = pathlib.Path("/sys/bus/pci/devices")
     ok(len(s["pci"]) == (len(list(pci.iterdir())) if pci.is_dir() else 0), "its PCI devices")
     again = t.file(s)
-    # Which NICs exist depends on this machine, and a plan without any would be an error.
+    # This machine may have no NIC, in which case a plan that requests NICs would fail.
     ok(t("plan", "--from", again, "--nics", "none").returncode == 0, "which can be read again")
     out = t.tmp / "out.json"
     ok(t("snapshot", "--out", out).returncode == 0 and json.loads(out.read_text())["net"] and not (t.tmp / "out.json.part").exists(), "--out")
@@ -170,7 +171,7 @@ def refused(t, good):
     for bad in "10.0.0.1", "10.0.0.1/33", "10.0.0.1/", "/24", "fe80::1/129", "10.0.0/8", "10.0.0.1/24 ", 7:
         net(a, "rdma0")["addresses"] = [bad]
         ok("not an address" in t("plan", "--from", t.file(a)).stderr, f"the address '{bad}'")
-    # an impossible tree: a file where a folder must be
+    # an impossible tree with a file in place of a folder
     for change in lambda s: s["pci"][0]["files"].update({"driver": "x"}), lambda s: s["files"].update({"class": "x"}), \
             lambda s: s["files"].update({"bus/pci/devices": "x"}):
         out = t.tmp / "tree"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser sandbox sysfs`: the rebuilt tree as our own scan, ibv_devices and hwloc read it, with the files
-that libibverbs and NCCL open; as a folder, through FUSE, as NCCL's XML (TAP). Usage: sandbox_sysfs.py HAWSER"""
+"""Tests `hawser sandbox sysfs`: the rebuilt tree, read by our own scan, by ibv_devices and by hwloc; the files that
+libibverbs and NCCL open; and the tree as a folder, through FUSE, and as NCCL's XML (TAP). Usage: sandbox_sysfs.py
+HAWSER"""
 import contextlib
 import copy
 import json
@@ -24,7 +25,7 @@ MARK = ".hawser-sysfs"
 
 
 def tree(root):
-    """Returns the contents of a folder: a link's target, a file's bytes, None for a folder."""
+    """Returns the contents of a folder by path: the target of a link, the bytes of a file, None for a folder."""
     out = {}
     for d, dirs, files in os.walk(root):
         for name in dirs + files:
@@ -35,7 +36,7 @@ def tree(root):
 
 
 def rebuild(t, root, to, *argv):
-    """Rebuilds the node below root in the folder to."""
+    """Rebuilds the node whose tree is at `root` in the folder `to`."""
     to.mkdir(parents=True, exist_ok=True)
     r = t("sysfs", "--sysfs", root, "--out", to / "sys", *argv)
     assert r.returncode == 0, r
@@ -51,7 +52,7 @@ def plan_of(t, root, *argv):
 # contents
 
 def minus(s, plan):
-    """Returns a snapshot without what the plan left out."""
+    """Returns a snapshot without the devices that the plan left out."""
     s = copy.deepcopy(s)
     gone = set(plan["pci_left_out"])
     nics = {n["nic"] for n in plan["nics"] if n["in"]} | {"lo"}
@@ -62,7 +63,7 @@ def minus(s, plan):
 
 
 def same_node(t, root, to, *argv):
-    """Tests that our own scan finds the same in the rebuilt tree, without what was left out."""
+    """Tests that our own scan of the rebuilt tree finds the same devices as in the original, except those left out."""
     rebuild(t, root, to, *argv)
     a, b = minus(t.snapshot(root), plan_of(t, root, *argv)), t.snapshot(to)
     diff = [k for k in a if a[k] != b[k]]
@@ -86,7 +87,7 @@ def links(sys_):
             ok(False, f"{name}: {d.name}'s device is a link to its PCI device", way)
     for bdf in os.listdir(sys_ / "bus/pci/devices"):
         dev = pathlib.Path(os.path.realpath(sys_ / "bus/pci/devices" / bdf))
-        # the paths that NCCL takes: by the bus to the device, by the device's subsystem to its kind
+        # the paths that NCCL follows: through the bus to the device, through the device's subsystem to its type
         by_bus = os.path.realpath(f"{sys_}/class/pci_bus/{bdf.rsplit(':', 1)[0]}/../../{bdf}")
         files = ["class", "vendor", "device", "subsystem_vendor", "subsystem_device", "numa_node", "uevent", "modalias", "local_cpus",
                  "config"]
@@ -100,7 +101,7 @@ def verbs(sys_):
     """Tests the files that libibverbs and its providers open (see docs/sandbox.md)."""
     dev = sys_ / "class/infiniband/mlx5_3"
     ok((sys_ / "class/infiniband_verbs/abi_version").read_text() == "6\n", "class/infiniband_verbs/abi_version")
-    v = sys_ / "class/infiniband_verbs/uverbs5"  # the two for management come first
+    v = sys_ / "class/infiniband_verbs/uverbs5"  # the two management devices have the lower numbers
     ok((v / "ibdev").read_text() == "mlx5_3\n" and (v / "abi_version").read_text() == "1\n" and (v / "dev").read_text() == "231:197\n",
        "uverbs5 says whose it is")
     ok((dev / "node_type").read_text() == "1: CA\n" and (dev / "device/modalias").read_text().startswith("pci:v000015B3") and
@@ -157,7 +158,7 @@ def folder(t, root, tmp):
         ok(r.returncode == 1 and "leaving it unchanged" in r.stderr and (other / "precious").read_text() == "x", f"{p.name} is not ours: left alone", r)
     r = t("sysfs", "--sysfs", root, "--out", tmp / "none/x")
     ok(r.returncode == 1 and "none/x" in r.stderr, "a place that is not there", r)
-    # killed at different times: one of the two complete trees exists
+    # killed at different times; one of the two complete trees must exist afterwards
     one, two = tree(out), first
     seen = set()
     for i in range(14):
@@ -176,7 +177,7 @@ def folder(t, root, tmp):
     print(f"# {len(first)} files, folders and links: {1000 * (time.monotonic() - begin):.0f} ms, with the scan of the node")
 
 
-# as other programs read it
+# read by other programs
 
 def lstopo(root):
     r = subprocess.run(["lstopo-no-graphics", "--input", root, "--if", "fsroot", "--filter", "io:all", "--of", "xml", "-"], text=True,
@@ -186,7 +187,8 @@ def lstopo(root):
 
 
 def shape(o, gone, nets):
-    """Returns an hwloc object and the objects below it, without their indexes, and without what the plan left out."""
+    """Returns an hwloc object and all objects under it, without indexes and without the devices that the plan left
+    out."""
     attrs = {k: v for k, v in o.attrib.items() if k not in ("gp_index", "id")}
     info = sorted((i.get("name"), i.get("value")) for i in o.findall("info") if i.get("name") not in ("hwlocVersion", "ProcessName"))
     below = [shape(c, gone, nets) for c in o.findall("object")
@@ -207,7 +209,8 @@ def hwloc(t, root, sys_):
 
 
 def in_place(t, root, sys_):
-    """Tests programs with the rebuilt tree at their /sys, and device files as a container with all of them would have."""
+    """Tests programs with the rebuilt tree as their /sys, and with the device files that a container with all devices
+    has."""
     if os.geteuid() != 0 or not shutil.which("ibv_devices"):
         return skip("ibv_devices", "not root" if os.geteuid() else "ibv_devices (ibverbs-utils) is not installed")
     nodes = "".join(f" && mknod /dev/infiniband/uverbs{i} c 231 {192 + i}" for i in range(10))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of sandbox/: the rules of the tree; names; lib/net and node/ read a rebuilt sysfs like the original; what a
- * move changes. */
+/* Tests of sandbox/: the rules of the tree; names; that lib/net and node/ read a rebuilt sysfs like the original; the
+ * effects of a move. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/move/again.h"
@@ -198,7 +198,7 @@ static void others_folder(void)
 
 #define V4 "0000:0000:0000:0000:0000:ffff:0a00:0001"
 
-/* Writes text to tmp/PATH, and makes the folders above it. */
+/* Writes text to tmp/PATH after creating the parent folders. */
 static void put(const char *text, const char *fmt, ...) HW_PRINTF(2, 3);
 static void put(const char *text, const char *fmt, ...)
 {
@@ -217,7 +217,7 @@ static void put(const char *text, const char *fmt, ...)
         abort();
 }
 
-/* Makes the link to a device from its class. */
+/* Creates the link from a class to a device. */
 static void put_link(const char *m, const char *class, const char *name)
 {
     char to[128], at[128];
@@ -228,8 +228,8 @@ static void put_link(const char *m, const char *class, const char *name)
         abort();
 }
 
-/* Makes RDMA device dev of machine m with a table of eight GIDs, of which the one at index is of RoCE v2 on nic; -1:
- * none. */
+/* Creates RDMA device dev of machine m with a table of eight GIDs, of which the GID at index is a RoCE v2 GID of nic.
+ * With index -1, the table is empty. */
 static void put_rdma(const char *m, const char *dev, int index, const char *nic)
 {
     for (int i = 0; i < 8; i++) {
@@ -302,8 +302,8 @@ static void after_move(void)
     is_str(env_of(&p, false, "NCCL_IB_HCA"), "=mlx5_0:1,mlx5_1:1", "two devices");
     is_str(env_of(&p, false, "NCCL_IB_GID_INDEX"), "", "before the move no GID index is said");
 
-    /* The kernel has made the GIDs again, at other indexes, one later than the other. The third device, which the
-     * plan has left out, has a GID with the name of a NIC that is in the container. */
+    /* The kernel has recreated the GIDs at other indexes, one of them later than the other. The third device, which the
+     * plan left out, has a GID with the name of a NIC in the container. */
     put_nic("there", "rdma0", "2");
     put_nic("there", "rdma1", "3");
     put_rdma("there", "mlx5_0", -1, "");

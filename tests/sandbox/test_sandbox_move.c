@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests moving NICs to a container and back: what moves along, what comes back, and what is refused. */
+/* Tests moving NICs to a container and back: attributes that move with a NIC, attributes that are restored, and moves
+ * that are refused. */
 #include "sandbox_move.h"
 
 #include <fcntl.h>
@@ -16,7 +17,7 @@ static struct sm_ns box;
 
 /* a complete cycle */
 
-/* Makes NICs and a macvlan device with addresses, routes, rules, neighbours and other settings. */
+/* Creates NICs and a macvlan device with addresses, routes, rules, neighbours and other settings. */
 static void furnish(void)
 {
     static const uint8_t mac[6] = {0x02, 0xaa, 0xbb, 0xcc, 0xdd, 0x01};
@@ -24,7 +25,7 @@ static void furnish(void)
     sm_nic("n1");
     sm_nic("n2");
     sm_nic("low");
-    sm_set(&sm_host, "n0", "up", 0); /* for a link-local address from the secret */
+    sm_set(&sm_host, "n0", "up", 0); /* the link-local address is then derived from the secret */
     sm_sysctl(&sm_host, "ipv6/conf/n0/stable_secret", "2001:db8::1234");
     sm_set(&sm_host, "n0", "up", 1);
     sm_macvlan("mv0", "low");
@@ -50,18 +51,18 @@ static void furnish(void)
     sm_set(&sm_host, "n2", "up", 0); /* an admin-down NIC stays down */
     sm_route(&sm_host, "10.20.0.0/24", "10.9.0.100", "n0", 0, 0);
     sm_route(&sm_host, "10.25.0.0/24", NULL, "n0", 0, 0);
-    sm_route(&sm_host, "10.20.1.0/24", "10.25.0.9", "n0", 0, 0); /* via another route, which is listed later */
+    sm_route(&sm_host, "10.20.1.0/24", "10.25.0.9", "n0", 0, 0); /* the route to the gateway is listed later */
     sm_route(&sm_host, "10.21.0.0/24", NULL, "n0", 0, 50);
     sm_route(&sm_host, "10.21.0.0/24", NULL, "n1", 0, 50);
     sm_route(&sm_host, "10.22.0.0/24", "10.9.0.100", "n1", 77, 0);
-    sm_route(&sm_host, "default", "10.9.0.100", "n1", 77, 0); /* in a rarely used table */
+    sm_route(&sm_host, "default", "10.9.0.100", "n1", 77, 0); /* in a table that is rarely used */
     sm_route2(&sm_host, "10.23.0.0/24", "10.9.0.100", "n0", "10.9.0.101", "n1");
     sm_route2(&sm_host, "10.24.0.0/24", "10.9.0.100", "n0", "10.30.0.9", "stays");
     sm_route(&sm_host, "2001:db8:2::/48", "2001:db8::99", "n0", 0, 0);
     sm_route(&sm_host, "2001:db8:3::/48", "fe80::99", "n0", 0, 10);
     sm_rule(&sm_host, "10.9.0.2", NULL, 77, 1000);
     sm_rule(&sm_host, NULL, "n0", 78, 1001);
-    sm_rule(&sm_host, "10.99.0.0/16", NULL, 79, 1002); /* does not concern these NICs */
+    sm_rule(&sm_host, "10.99.0.0/16", NULL, 79, 1002); /* unrelated to these NICs */
     sm_neigh(&sm_host, "n0", "10.9.9.9", false);
     sm_neigh(&sm_host, "n0", "2001:db8::99", false);
     sm_neigh(&sm_host, "n1", "10.9.9.10", true);
@@ -118,7 +119,7 @@ static void test_whole(char *was)
     free(there);
 }
 
-/* ---- what a container may do --------------------------------------------------------------------- */
+/* ---- changes that a container may make ----------------------------------------------------------- */
 
 static void test_changed(char *was)
 {
@@ -269,7 +270,7 @@ static void test_watch(char *was)
     ok(sm_same(&sm_host, was) && sm_clean(), "everything is as it was");
     is_int(sb_status(sm_dir, "box", see, &s), -ENOENT, "there is no status any more");
 
-    /* By a path, without a process in the namespace. */
+    /* The namespace is given by a path, and no process runs in it. */
     sm_ns_make(&own);
     ok(sm_move(&own, "n0", false) == 0, "moved to a namespace by its path");
     ok(sb_status(sm_dir, "box", see, &s) == 0 && s.state == SB_STATE_RUNNING && s.holder == 0, "it runs");
@@ -278,7 +279,7 @@ static void test_watch(char *was)
     ok(sb_watch(&r, -1, NULL) == 0 && sm_same(&sm_host, was) && sm_clean(), "watch sees that, and restores");
 }
 
-/* ---- what is refused ----------------------------------------------------------------------------- */
+/* ---- moves that are refused ----------------------------------------------------------------------- */
 
 static void refuses(int rc, int want, const char *text, const char *was, const char *what)
 {
@@ -340,7 +341,7 @@ static void test_refused(void)
     ok(strstr(hw_error(), "n0 belongs to the container box"), "is said to be so: %s", hw_error());
     ok(sm_restore(NULL) == 0 && sm_same(&sm_host, was), "and comes back");
 
-    /* A journal that somebody has changed. */
+    /* The journal was modified. */
     ok(sm_move(&box, "n0", false) == 0, "moved");
     char path[128], c = 'x';
     snprintf(path, sizeof(path), "%s/box.journal", sm_dir);

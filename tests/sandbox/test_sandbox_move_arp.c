@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests two nodes with eight NICs each in one /16, behind one switch: after a move each NIC speaks ARP only for itself,
- * which the packets on the switch's ports show. Without the sysctls the same packets show the fault.
+ * Tests two nodes with eight NICs each in one /16, connected to one switch. After a move, each NIC must send ARP
+ * packets only for its own address; the test checks the packets on the switch's ports. Without the sysctls, the same
+ * check must detect the fault.
  */
 #include "sandbox_move.h"
 
@@ -36,7 +37,7 @@ static struct node node[2];
 
 static struct seen {
     int requests, replies; /* of our NICs */
-    int lies;              /* packets in which a NIC speaks for another one's address */
+    int lies;              /* packets in which a NIC uses another NIC's address */
     int twice;             /* addresses for which two NICs answered */
     int silent;            /* addresses without an answer */
     unsigned answered[2][NICS];
@@ -70,7 +71,7 @@ static const struct nic *by_mac(const uint8_t mac[6])
     return NULL;
 }
 
-/* Returns the number of a NIC, 0 to 15. */
+/* Returns the number of a NIC, from 0 to 15. */
 static unsigned number_of(const struct nic *k)
 {
     bool second = k >= node[1].nic && k < node[1].nic + NICS;
@@ -84,7 +85,7 @@ static void listen_in(void)
     struct sockaddr_ll from = {0};
     socklen_t len = sizeof(from);
     while (recvfrom(wire, &a, sizeof(a), 0, (struct sockaddr *)&from, &len) >= 0) {
-        /* Packets that a port sends, or that the bridge passes to itself, have been seen where they came in. */
+        /* Skips packets that a port sends or that the bridge passes to itself: they were seen when they arrived. */
         bool came = from.sll_protocol == htons(ETH_P_ARP) && from.sll_pkttype != PACKET_OUTGOING &&
                     from.sll_ifindex != sm_index(&sm_peer, "br0");
         const struct nic *mac = came ? by_mac(a.sha) : NULL, *addr = came ? by_addr(a.spa) : NULL;
@@ -104,8 +105,8 @@ static void listen_in(void)
     }
 }
 
-/* Sends a datagram from each NIC's address to each of the other node: without a listener, a refusal comes back, for
- * which the other side has to send ARP requests too. */
+/* Sends a datagram from each NIC's address to each address of the other node. Nothing listens there, so the other node
+ * returns an ICMP error, and therefore also sends ARP requests. */
 struct talk {
     const struct node *from, *to;
 };
@@ -126,7 +127,7 @@ static void talk_in(void *arg)
     }
 }
 
-/* Asks for each address from the switch, by broadcast on all ports. */
+/* Sends an ARP request for each address from the switch, by broadcast on all ports. */
 static void ask_in(void *arg)
 {
     (void)arg;
@@ -158,7 +159,7 @@ static void make(struct node *d, int n)
         char addr[32];
         struct hw_rtnl_link l;
         snprintf(k->name, sizeof(k->name), "%c%d", 'a' + n, i);
-        /* Two of each node's NICs are macvlan devices, on one veth device. */
+        /* The last two NICs of each node are macvlan devices on one veth device. */
         if (i < NICS - 2) {
             sm_nic(k->name);
         } else {
@@ -195,7 +196,7 @@ static int move(struct node *d, bool no_arp)
     return rc;
 }
 
-/* Moves both nodes' NICs, exchanges packets, checks them, restores. */
+/* Moves both nodes' NICs, exchanges packets, checks the packets, and restores the NICs. */
 static void round_trip(bool no_arp)
 {
     uint64_t deadline = hw_deadline(20000);
@@ -219,7 +220,7 @@ static void round_trip(bool no_arp)
                 seen.silent += seen.answered[n][i] == 0;
                 seen.twice += (seen.answered[n][i] & (seen.answered[n][i] - 1)) != 0;
             }
-    } while (seen.silent && hw_now() < deadline); /* carriers take time */
+    } while (seen.silent && hw_now() < deadline); /* carrier changes take time */
     diag("%d requests and %d replies, %d for another's address; %d addresses with two answers, %d with none",
          seen.requests, seen.replies, seen.lies, seen.twice, seen.silent);
     for (int n = 0; n < 2; n++) {

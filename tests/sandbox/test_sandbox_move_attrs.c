@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what a container with CAP_NET_ADMIN changes on a NIC besides addresses and routes: after restore all of it is
- * as it was, or restore names what is not, and fails. Uses veth and macvlan devices, with what these have; devices that
- * have more are simulated in test_sandbox_move_ethtool.c.
+ * Tests changes by a container with CAP_NET_ADMIN to a NIC's attributes other than addresses and routes. Restore must
+ * reset every attribute, or name the attributes that remain changed and fail. The test uses the attributes of veth and
+ * macvlan devices; test_sandbox_move_ethtool.c simulates devices with more attributes.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -30,10 +30,10 @@
 
 static struct sm_ns box;
 
-/* what a tenant does, in the calling thread's namespace, to the device `dev` */
+/* a tenant's changes to the device `dev`, made in the calling thread's namespace */
 
 static const char *dev;
-static int failed; /* number of changes that could not be made here */
+static int failed; /* number of changes that are not possible on this machine */
 
 static void try_it(int rc, const char *what)
 {
@@ -111,7 +111,7 @@ static void change_sizes(void *arg)
     (void)arg;
     static const uint8_t broadcast[6] = {2, 2, 2, 2, 2, 2};
     uint32_t size = 4000, segs = 3;
-    uint8_t mode = 1; /* dormant, until it is set up explicitly */
+    uint8_t mode = 1; /* IF_LINK_MODE_DORMANT: the device remains dormant until it is set up explicitly */
     try_it(set_link(IFLA_GSO_MAX_SIZE, &size, 4), "gso_max_size");
     try_it(set_link(IFLA_GSO_MAX_SEGS, &segs, 4), "gso_max_segs");
     try_it(set_link(IFLA_GRO_MAX_SIZE, &size, 4), "gro_max_size");
@@ -154,7 +154,7 @@ static int bpf(int cmd, union bpf_attr *a)
     return rc < 0 ? -errno : rc;
 }
 
-/* Loads a program that returns this verdict for every packet. */
+/* Loads a program that returns the given verdict for every packet. */
 static int load_program(uint32_t type, int verdict)
 {
     struct bpf_insn code[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = verdict},
@@ -188,7 +188,7 @@ static void change_xdp(void *arg)
     hw_close(&fd);
 }
 
-/* A link keeps its program attached to the device while its file descriptor is open. */
+/* A BPF link keeps its program attached to the device until the link's file descriptor is closed. */
 static int held = -1;
 static void change_xdp_link(void *arg)
 {
@@ -234,7 +234,7 @@ static void change_macvlan(void *arg)
     uint8_t down = 1;
     kind->nla_type = IFLA_INFO_KIND;
     kind->nla_len = 4 + 7;
-    memcpy(nest + 4, "macvlan", 7); // NOLINT(bugprone-not-null-terminated-result): its length is passed along
+    memcpy(nest + 4, "macvlan", 7); // NOLINT(bugprone-not-null-terminated-result): the length is passed as well
     data->nla_type = IFLA_INFO_DATA;
     data->nla_len = 12;
     mode->nla_type = IFLA_MACVLAN_MODE;
@@ -252,7 +252,7 @@ static void change(const struct sm_ns *n, const char *of, void (*fn)(void *arg),
     sm_in(n, fn, arg);
 }
 
-/* Moves NIC `of`, changes it, restores it, and checks. */
+/* Moves NIC `of`, changes the NIC in the container, restores it, and checks its attributes. */
 static void test_one(const char *of, const char *what, void (*fn)(void *arg), const char *was)
 {
     unsigned lost = 9;
@@ -292,7 +292,7 @@ static void add_tc(void *arg)
     *t = (struct tcmsg){.tcm_ifindex = (int)if_nametoindex(dev), .tcm_handle = 0xffff0000, .tcm_parent = TC_H_CLSACT};
     mnl_attr_put_strz(h, TCA_KIND, "clsact");
     MUST(hw_netlink_talk(&rt, h, NULL, NULL, "clsact"));
-    /* u32: all IPv4 packets pass */
+    /* a u32 filter that passes all IPv4 packets */
     uint8_t sel[sizeof(struct tc_u32_sel) + sizeof(struct tc_u32_key)] __attribute__((aligned(8))) = {0};
     const struct tc_u32_sel head = {.flags = TC_U32_TERMINAL, .nkeys = 1};
     memcpy(sel, &head, sizeof(head));
@@ -306,7 +306,7 @@ static void add_tc(void *arg)
     mnl_attr_put(h, TCA_U32_SEL, sizeof(sel), sel);
     mnl_attr_nest_end(h, opt);
     MUST(hw_netlink_talk(&rt, h, NULL, NULL, "a filter"));
-    /* a table of one bucket, as the kernel's own */
+    /* a table with one bucket, like the kernel's default table */
     h = sm_request(buf, RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, sizeof(*t), &t);
     *t = (struct tcmsg){.tcm_ifindex = (int)if_nametoindex(dev),
                         .tcm_handle = TABLE,
@@ -376,7 +376,7 @@ static void test_tcx(const char *was)
     ok(n <= 0, "no program is left on it");
 }
 
-/* Tests an XDP program of the host. */
+/* Tests an XDP program that the host has attached. */
 static void test_own_xdp(void)
 {
     unsigned lost = 9;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests attributes of hardware, which test machines do not have: on a veth device for which ethtool's netlink and
- * ioctl, virtual functions and DCB are simulated here (with the linker's --wrap). A tenant changes each; restore puts
- * each back, and names each one that the driver refuses, or only pretends to accept.
+ * Tests hardware attributes that test machines lack, on a veth device for which this file simulates ethtool's netlink
+ * and ioctl interfaces, virtual functions and DCB (with the linker's --wrap). A tenant changes each attribute. Restore
+ * must reset each of them, and must name each attribute that the driver refuses or only pretends to set.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -29,14 +29,14 @@ static struct sm_ns box;
 /* ---- the NIC -------------------------------------------------------------------------------------- */
 
 enum { VALUES = 16 };
-/* For each GET message: the attribute of its header, what is reported, and what can be set. */
+/* For each GET message: its header attribute, the reported values, and the values that can be set. */
 struct group {
     uint8_t get, set;
     uint16_t header;
     struct value {
         uint16_t type;
-        uint8_t len; /* 1 or 4; 0: a bitset of 32 bits in compact form */
-        bool fixed;  /* reported, but refused when set */
+        uint8_t len; /* 1, 4, or 0 for a 32-bit bitset in compact form */
+        bool fixed;  /* reported, but cannot be set */
         uint32_t is, was, tenants;
     } v[VALUES];
 };
@@ -101,11 +101,11 @@ static struct ioctls {
     uint8_t key[KEY];
     uint32_t hfunc;
     uint64_t hash;
-    struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: none at this location */
+    struct ethtool_rx_flow_spec rule[RULES]; /* flow_type is 0 if the location is free */
     uint32_t copybreak;
     uint16_t pfc;
     struct hwtstamp_config stamp;
-    bool configured; /* the table was set explicitly */
+    bool configured; /* whether the table was set explicitly */
 } io, io_was;
 
 static struct vf {
@@ -118,9 +118,9 @@ static uint32_t contexts[4], contexts_was[4]; /* 0: none */
 enum { FEATURES_HW = 0xff, FEATURES = 0x3c };
 static uint32_t wanted = FEATURES, active = FEATURES;
 
-static int n0;            /* its index in the host */
-static bool frozen, liar; /* frozen: the driver refuses changes. liar: it accepts them and does nothing */
-static int strange;       /* requests that a driver would not understand */
+static int n0;            /* the NIC's index in the host */
+static bool frozen, liar; /* frozen: the driver refuses changes; liar: the driver accepts changes but ignores them */
+static int strange;       /* requests that no driver would understand */
 
 /* ---- answers ---------------------------------------------------------------------------------------- */
 
@@ -191,7 +191,7 @@ static const struct nlattr *find(const struct nlattr *nest, int type)
     return NULL;
 }
 
-/* Returns the device that a request's header names. */
+/* Returns the index of the device in a request's header. */
 static int asked_of(const struct nlmsghdr *h, uint16_t header)
 {
     const struct nlattr *a;
@@ -220,7 +220,7 @@ static int set_group(struct group *g, const struct nlmsghdr *h)
             return -EINVAL;
         }
         const struct nlattr *bits = v->len ? NULL : find(a, ETHTOOL_A_BITSET_VALUE);
-        /* a driver does not give up queues that its RSS table uses (net/ethtool/channels.c) */
+        /* a driver does not disable queues that its RSS table uses (net/ethtool/channels.c) */
         for (int i = 0; g->get == ETHTOOL_MSG_CHANNELS_GET && i < TABLE; i++)
             if (io.configured && io.table[i] >= number(a))
                 return -EINVAL;
@@ -244,7 +244,7 @@ static int serve_contexts(const struct nlmsghdr *h)
     return 0;
 }
 
-/* Computes the active features only if the wanted ones change, as the kernel does. */
+/* Recomputes the active features only if the wanted features change, as the kernel does. */
 static int set_features(const struct nlmsghdr *h)
 {
     const struct nlattr *a;
@@ -281,7 +281,7 @@ static bool serve_features(const struct nlmsghdr *h, uint8_t cmd)
     return true;
 }
 
-/* Returns true if the request was for the NIC, and is answered. */
+/* Answers a request for the NIC. Returns false if the request was not for the NIC. */
 static bool serve_ethtool(const struct nlmsghdr *h)
 {
     const struct genlmsghdr *g = mnl_nlmsg_get_payload(h);
@@ -304,7 +304,7 @@ static bool serve_ethtool(const struct nlmsghdr *h)
         for (const struct value *v = x->v; v < x->v + VALUES && v->type; v++) {
             if (v->len == 0)
                 put_bitset(out, v->type, v->is);
-            else if (v->is || v->type != ETHTOOL_A_RINGS_TCP_DATA_SPLIT) /* which is omitted if it is 0 */
+            else if (v->is || v->type != ETHTOOL_A_RINGS_TCP_DATA_SPLIT) /* omitted if it is 0 */
                 mnl_attr_put(out, v->type, v->len, &v->is);
         }
         pending.len += MNL_ALIGN(out->nlmsg_len);
@@ -634,7 +634,7 @@ static void reset_all(void)
     pfc_en = pfc_was;
 }
 
-/* Returns the number of attributes that are not as they were; prints them if `told`. */
+/* Returns the number of attributes that have not been restored; prints them if `told`. */
 static int differences(bool told)
 {
     int n = 0;
@@ -733,7 +733,7 @@ int main(void)
     ok(rc == 0 && differences(true) == 0 && sm_clean(), "features that are wanted but not active become active: %s",
        rc < 0 ? sm_logged : "yes");
 
-    /* Values that change by themselves are not compared: a link that is down has no speed. */
+    /* Values that may change without a request are not compared: for example, a link that is down has no speed. */
     MUST(sm_move(&box, "n0", false));
     for (size_t i = 0; i < HW_ARRAY_LEN(groups); i++)
         for (struct value *v = groups[i].v; groups[i].get == ETHTOOL_MSG_LINKMODES_GET && v < groups[i].v + VALUES; v++)

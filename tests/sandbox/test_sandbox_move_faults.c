@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests move and restore with a failure of each of their netlink calls and file writes once, with all failing from some
- * call on, and killed before each change: in the end everything is back, attribute by attribute. The linker (--wrap,
- * see meson.build) redirects their calls here.
+ * Tests move and restore with injected faults: each netlink call and file write fails once; all calls from a given call
+ * on fail; the process is killed before each change. After a final restore, every attribute must have its original
+ * value. The linker (--wrap, see meson.build) redirects the calls to this file.
  */
 #include "sandbox_move.h"
 
@@ -20,10 +20,10 @@ enum how { COUNT, ONE, ALL, KILL };
 static struct {
     bool armed, reading; /* reading: the last request changes nothing */
     enum how how;
-    long n, at; /* calls so far; the call to act on, from 1 */
+    long n, at; /* calls so far; number of the call that fails, from 1 */
 } inject;
 
-/* Returns true if this call is to fail, with errno set. */
+/* Returns true, with errno set, if this call has to fail. */
 static bool fails(int err)
 {
     if (!inject.armed)
@@ -44,15 +44,15 @@ static bool fails(int err)
 
 WRAP(ssize_t, sendto, int fd, const void *buf, size_t n, int flags, const struct sockaddr *to, socklen_t len)
 {
-    /* Of each four types of rtnetlink messages the third reads. To die while reading equals dying before the next
-     * change. */
+    /* Of every four consecutive rtnetlink message types, the third is a read. A kill during a read has the same effect
+     * as a kill before the next change, so kills skip reads. */
     inject.reading = ((const struct nlmsghdr *)buf)->nlmsg_type % 4 == 2;
     if (inject.how == KILL && inject.reading)
         return __real_sendto(fd, buf, n, flags, to, len);
     return fails(ENOBUFS) ? -1 : __real_sendto(fd, buf, n, flags, to, len);
 }
 
-/* The kernel has executed the request; only its answer is lost. */
+/* The kernel has executed the request; only its reply is lost. */
 WRAP(ssize_t, recv, int fd, void *buf, size_t n, int flags)
 {
     if ((inject.how == KILL && inject.reading) || !fails(ENOBUFS))
@@ -62,7 +62,7 @@ WRAP(ssize_t, recv, int fd, void *buf, size_t n, int flags)
     return -1;
 }
 
-/* With KILL, the process dies in the middle of a write. */
+/* With KILL, the process is killed in the middle of a write. */
 WRAP(ssize_t, write, int fd, const void *buf, size_t n)
 {
     if (inject.armed && inject.how == KILL && inject.n + 1 == inject.at)
@@ -115,7 +115,7 @@ static bool writes(int flags)
     return (flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT;
 }
 
-/* If a macro selects 64-bit file offsets, open() is open64() for the linker. */
+/* If a macro selects 64-bit file offsets, the linker sees open() as open64(). */
 #define WRAP_OPEN(name)                                                                \
     WRAP(int, name, const char *path, int flags, mode_t mode)                          \
     {                                                                                  \
@@ -175,7 +175,8 @@ static int move(void)
     return sm_move(&box, "n0=x,mv0", false);
 }
 
-/* Restores after any failure, with one call and without further failures. Returns whether all is as it was. */
+/* Restores after any failure, with a single call and without further failures. Returns whether the original state is
+ * back. */
 static bool back(const char *when, long at)
 {
     int rc = sm_restore(NULL);
@@ -190,15 +191,15 @@ static bool back(const char *when, long at)
     return same;
 }
 
-/* Moves with the failure at call number `at`, and then restores. Returns the number of calls; *bad counts failed
- * checks. */
+/* Moves with a failure at call number `at`, then restores. Returns the number of calls. Adds the number of failed
+ * checks to *bad. */
 static long one_move(enum how how, long at, int *bad)
 {
     sm_logged[0] = 0;
     arm(how, at);
     int rc = move();
     long n = disarm();
-    /* Checks what the move itself puts back, before restore runs. */
+    /* Checks the state that the failed move itself has restored, before sm_restore() runs. */
     if (rc < 0 && how == ONE && !(sm_same(&sm_host, was) && sm_clean())) {
         diag("a move that failed at call %ld left something: %s", at, hw_error());
         diag("%s", sm_logged);
@@ -225,7 +226,7 @@ static long one_restore(enum how how, long at, int *bad)
     return n;
 }
 
-/* Runs fn in a child that dies at the call. Returns whether it died. */
+/* Runs fn in a child that is killed at call number `at`. Returns whether the child was killed. */
 static bool killed(int (*fn)(void), long at)
 {
     int st = 0;
@@ -253,7 +254,7 @@ int main(int argc, char **argv)
     furnish();
     was = sm_settled();
     int bad = 0;
-    /* Once without failures, to get the expected state. */
+    /* The first run has no failures and counts the calls. */
     arm(COUNT, 0);
     int rc = move();
     long moves = disarm();
@@ -273,7 +274,7 @@ int main(int argc, char **argv)
             (void)one_restore(ONE, at, &bad);
         is_int(bad, 0, "one call of restore's fails: the next one ends it");
     } else if (strcmp(part, "all") == 0) {
-        /* Each one takes the kernel tens of milliseconds. */
+        /* Each iteration takes the kernel tens of milliseconds. */
         int step = getenv("HAWSER_TEST_LONG") ? 1 : 4;
         for (long at = 1; at <= moves; at += step)
             (void)one_move(ALL, at, &bad);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what a container with CAP_NET_ADMIN in its network namespace may do to prevent restore, or to abuse it: copies
- * of NICs, NICs that change their indexes, that hide, that take names of the host. In the end the host has its own
- * NICs, or is told which are missing; a copy gets nothing that belonged to the host.
+ * Tests attempts by a container with CAP_NET_ADMIN in its network namespace to prevent or abuse restore: copies of
+ * NICs, NICs that change their index, NICs that hide, and NICs that take names of the host. After restore, the host
+ * must have its own NICs or a report of the missing ones, and a copy must not get anything that belongs to the host.
  */
 #include "sandbox_move.h"
 #include "sandbox_move_int.h"
@@ -39,7 +39,7 @@ static int talk(const struct sm_ns *n, struct nlmsghdr *h)
     return hw_netlink_talk((struct hw_netlink *)&n->rt, h, NULL, NULL, "a tenant's request");
 }
 
-/* Makes a veth pair in n; its first end looks like a NIC of the host. */
+/* Creates a veth pair in n, whose first end imitates a NIC of the host. */
 static void copy_veth(const struct sm_ns *n, const char *name, int index, const uint8_t mac[6])
 {
     struct hw_rtnl_end a = {name, index, -1}, b = {"copy-p", 5000, -1};
@@ -84,7 +84,7 @@ static int altname(const struct sm_ns *n, const char *dev, const char *alt)
     return talk(n, h);
 }
 
-/* Returns whether the state of a namespace contains a text, such as an address, which only one NIC has. */
+/* Returns whether the state of a namespace contains a text, such as an address that only one NIC has. */
 static bool has_line(const struct sm_ns *n, const char *text)
 {
     char *s = sm_state(n);
@@ -93,10 +93,10 @@ static bool has_line(const struct sm_ns *n, const char *text)
     return there;
 }
 
-#define ADDR0 " 2=0a090001" /* 10.9.0.1, n0's */
-#define ADDR1 " 2=0a090002" /* 10.9.0.2, n1's */
+#define ADDR0 " 2=0a090001" /* 10.9.0.1 of n0 */
+#define ADDR1 " 2=0a090002" /* 10.9.0.2 of n1 */
 
-/* Makes a NIC with that MAC, from which its link-local address is derived. */
+/* Creates a NIC with the given MAC, from which the kernel derives the NIC's link-local address. */
 static void make_nic(const char *name, const uint8_t mac[6])
 {
     sm_nic(name);
@@ -117,7 +117,7 @@ static void furnish(void)
     sm_route(&sm_host, "10.20.0.0/24", "10.9.0.100", "n0", 0, 0);
 }
 
-/* Makes n0, mv0 or both again, after a tenant has deleted them. */
+/* Recreates n0, mv0 or both after a tenant has deleted them. */
 static void refurnish(bool n0, bool mv0)
 {
     if (n0) {
@@ -164,7 +164,7 @@ static void test_copies(void)
     refurnish(true, true);
 }
 
-/* Tests a device of the host with the lost one's kind and MAC. */
+/* Tests that a host device with the type and MAC of a lost NIC is not mistaken for the NIC. */
 static void test_copy_here(void)
 {
     unsigned lost = 9;
@@ -257,7 +257,7 @@ static void test_moved_on(char *was)
     for (int i = 0; i < 2; i++) {
         MUST(sm_move(&box, "n0", false));
         MUST(carry(&box, "n0", &nest, "x", 0));
-        if (i) { /* other devices get the index and the name that it had */
+        if (i) { /* another device takes n0's former index and name */
             copy_veth(&box, "n0", sm_index(&sm_host, "n0") + 77, mac0);
             ok(true, "once more, with a copy in its place");
         }
@@ -274,7 +274,7 @@ static void test_moved_on(char *was)
     sm_ns_drop(&nest);
 }
 
-/* Tests that a NIC that is not found while a container runs is not taken for lost. */
+/* Tests that a NIC that cannot be found is not reported as lost while a container is running. */
 static void test_restless(char *was)
 {
     struct sm_ns nest;
@@ -318,13 +318,13 @@ static void test_names(char *was)
     MUST(sm_move(&box, "n0", false));
     ok(altname(&box, "n0", "n1") == 0 && altname(&box, "n0", "lo-and-behold") == 0 && altname(&box, "n0", "low") == 0,
        "a tenant gives a NIC other names, which devices of the host have");
-    sm_set(&box, "n0", "up", 0); /* before Linux 6.2, a device that is up cannot be renamed */
+    sm_set(&box, "n0", "up", 0); /* before Linux 6.2, a device that is up could not be renamed */
     MUST(hw_rtnl_link_rename(&box.rt, sm_index(&box, "n0"), odd));
     sm_logged[0] = 0;
     int rc = sm_restore(&lost);
     ok(rc == 0 && lost == 0 && sm_same(&sm_host, was), "it comes back without these: %s", rc < 0 ? hw_error() : "yes");
     ok(!strchr(sm_logged, 0x1b), "no control character of its name is in the log");
-    /* Its former index is in use here, and it has the highest one there. */
+    /* The NIC's former index is in use in the host, and the NIC has the highest index in the container. */
     struct sm_ns nest;
     sm_ns_make(&nest);
     int index = sm_index(&sm_host, "n0");
@@ -341,7 +341,7 @@ static void test_names(char *was)
     sm_ns_drop(&nest);
 }
 
-/* Tests as many alternative names as the kernel accepts: the description of the device is longer than usual. */
+/* Tests the maximum number of alternative names, which makes the device's description longer than usual. */
 static void test_many_names(char *was)
 {
     unsigned lost = 9;
@@ -358,7 +358,7 @@ static void test_many_names(char *was)
        rc < 0 ? hw_error() : "yes");
 }
 
-/* Tests that devices which the container builds on a NIC do not hold it. */
+/* Tests that devices which the container creates on top of a NIC do not prevent restore. */
 static void test_built_on(char *was)
 {
     unsigned lost = 9;
@@ -373,7 +373,7 @@ static void test_built_on(char *was)
     sm_link_del(&box, "br");
 }
 
-/* Tests a container in which the NIC's index and the highest one are in use. */
+/* Tests a container in which the NIC's index and the highest index are in use. */
 static void test_high(char *was)
 {
     unsigned lost = 9;
@@ -387,9 +387,9 @@ static void test_high(char *was)
     sm_ns_drop(&full);
 }
 
-/* ---- in the middle ------------------------------------------------------------------------------- */
+/* ---- during a restore ---------------------------------------------------------------------------- */
 
-/* The tenant runs while the NIC is fetched: exactly at the request that moves it, another device has its index. */
+/* The tenant acts during restore: just before the request that moves the NIC, another device takes the NIC's index. */
 static struct {
     bool armed;
     int index;
@@ -434,7 +434,7 @@ static void test_race(void)
     refurnish(true, false);
 }
 
-/* ---- the operator's own names -------------------------------------------------------------------- */
+/* ---- alternative names set by the operator -------------------------------------------------------- */
 
 static void test_alternatives(void)
 {
@@ -469,7 +469,7 @@ int main(void)
     test_high(was);
     test_names(was);
     free(was);
-    was = sm_settled(); /* without the index that another device had taken */
+    was = sm_settled(); /* n0's index has changed, because another device had taken the old one */
     test_restless(was);
     free(was);
     test_alternatives();

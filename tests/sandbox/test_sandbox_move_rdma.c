@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests RDMA devices that move with their NICs, against a simulated RDMA netlink, because test machines have no device
- * that can be moved. It answers like drivers/infiniband/core/nldev.c, and checks only that the requests follow
+ * Tests RDMA devices that move with their NICs, with a simulated RDMA netlink interface, because test machines have no
+ * such device. The simulation answers like drivers/infiniband/core/nldev.c, but only checks that requests conform to
  * include/uapi/rdma/rdma_netlink.h.
  */
 #include "sandbox_move.h"
@@ -27,11 +27,11 @@ static struct {
         uint32_t index;
         const char *name;
         ino_t ns;
-        int netdev[2]; /* per port; 0: no such port */
+        int netdev[2]; /* one for each port; 0 if there is no such port */
     } dev[3];
 } rdma;
 
-/* One socket at a time: what is sent on `ours` is answered through `theirs`. */
+/* Only one socket at a time: requests that are sent on `ours` are answered through `theirs`. */
 static int ours = -1, theirs = -1;
 static ino_t of_ns;
 
@@ -168,7 +168,7 @@ static int serve(const struct nlmsghdr *h)
 
 WRAP(ssize_t, sendto, int fd, const void *buf, size_t n, int flags, const struct sockaddr *to, socklen_t len)
 {
-    int domain = 0; /* the number may belong to another socket by now */
+    int domain = 0; /* another socket may have reused the descriptor number */
     socklen_t size = sizeof(domain);
     if (fd < 0 || fd != ours || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0 || domain != AF_UNIX)
         return __real_sendto(fd, buf, n, flags, to, len);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser complete`, and the completion in bash, zsh and fish (TAP): every command, action and option of the
-tool's own help, and nothing else. Usage: complete.py HAWSER FOLDER (of the shells' files)."""
+"""Tests `hawser complete` and the completion scripts for bash, zsh and fish (TAP): they must offer every command,
+action and option in the tool's help, and nothing else. Usage: complete.py HAWSER FOLDER (FOLDER contains the completion
+scripts)"""
 import os
 import pathlib
 import re
@@ -27,7 +28,7 @@ def candidates(*words):
 
 
 def listed(*argv):
-    """Returns the commands or actions of a help text."""
+    """Returns the commands or actions that a help text lists."""
     return re.findall(r"^  ([a-z][a-z-]+)  +\S", said(*argv).stdout, re.M)
 
 
@@ -68,15 +69,15 @@ def shells():
                        capture_output=True, text=True, env=ENV, check=False, timeout=20)
     ok(r.stdout.splitlines() == ["restore", "--raw-streams", "complete -o default -F _hawser hawser"], "bash", r)
     if shutil.which("fish"):
-        with tempfile.TemporaryDirectory() as home:  # fish creates its folders below HOME
+        with tempfile.TemporaryDirectory() as home:  # fish creates its folders under HOME
             r = subprocess.run(["fish", "--no-config", "-c", f"source {FOLDER}/hawser.fish; complete -C 'hawser sandbox re'"],
                                capture_output=True, text=True, env={**ENV, "HOME": home}, check=False, timeout=60)
         ok(any(line.startswith("restore\t") for line in r.stdout.splitlines()), "fish", r)
     else:
         skip("fish", "it is not installed")
     if shutil.which("zsh"):
-        # Without a terminal zsh completes nothing: the function runs with replacements for what a terminal would
-        # provide.
+        # zsh completes nothing without a terminal, so the function runs with replacements for the functions that a
+        # terminal session would provide.
         r = subprocess.run(["zsh", "-f", "-c", f"_describe() {{ print -l $found }}; _files() {{ print files }}; hawser_() {{ . {FOLDER}/_hawser }}; "
                             "words=(hawser sandbox re); CURRENT=3; hawser_; words=(hawser bench --report ''); CURRENT=4; hawser_"],
                            capture_output=True, text=True, env=ENV, check=False, timeout=20)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For the tests of doctor, which make each check pass, warn or fail, and skip on a machine made for it: files below a
- * temporary root, and recorded answers for what is not a file. covered() tests that they did.
+ * Helpers for the doctor tests. The tests make each check pass, warn or fail, and skip, on a simulated machine: files
+ * under a temporary root, and recorded answers for queries that do not read a file. covered() verifies that every check
+ * was tested this way.
  */
 #ifndef DOCTOR_MACHINE_H
 #define DOCTOR_MACHINE_H
@@ -21,7 +22,7 @@ __attribute__((unused)) static struct dr_pair pair;
 static const char *env[8];
 static struct {
     const char *id;
-    unsigned seen; /* bit i: enum dr_outcome i */
+    unsigned seen; /* bit i is set if enum dr_outcome i was seen */
 } seen[64];
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *f)
@@ -39,7 +40,7 @@ __attribute__((unused)) static void wipe(void)
     *dir = 0;
 }
 
-/* Makes the folders of path, which is below the root. */
+/* Creates the parent folders of path, which is relative to the root. */
 static void folders(const char *path)
 {
     char part[256];
@@ -70,7 +71,7 @@ __attribute__((unused)) static void put_socket(const char *path)
         abort();
 }
 
-/* Makes an empty machine: no file, no NIC, no GPU, and no recorded answers. */
+/* Resets the machine to an empty one: no files, NICs, GPUs or recorded answers. */
 __attribute__((unused)) static void fresh(void)
 {
     if (m.root > 0)
@@ -123,8 +124,9 @@ __attribute__((unused)) static void address(struct dr_nic *n, uint8_t net, uint8
     memcpy(&a->addr.in.sin_addr, (uint8_t[4]){198, 18, net, host}, 4);
 }
 
-/* Returns whether a remedy that a reboot undoes says how to make it permanent, neither text was cut off, and neither
- * contains a wildcard for limits without a line for root, to whom it does not apply (limits.conf(5)). */
+/* Returns whether a remedy that does not survive a reboot comes with a permanent version, and neither text is
+ * truncated. A limits.conf line with a wildcard needs a line for root as well, because wildcards do not apply to root
+ * (limits.conf(5)). */
 static bool lasts(const struct dr_result *r)
 {
     static const char *const volatiles[] = {"sysctl -w", "ethtool -G",   "ethtool -K",  "ethtool -L", "ethtool -X",
@@ -139,8 +141,8 @@ static bool lasts(const struct dr_result *r)
     return (!passes || *r->keep) && !star && whole;
 }
 
-/* Runs check id on m (and pair), and checks that its first result has this outcome and contains this text. WARN and
- * FAIL must have a remedy, other outcomes must have none. */
+/* Runs check id on m (and pair), and checks that its first result has the outcome `want` and contains the text `says`.
+ * WARN and FAIL must include a remedy; other outcomes must not. */
 __attribute__((unused)) static void check(const char *id, enum dr_outcome want, const char *says)
 {
     struct dr_report d;
@@ -166,7 +168,8 @@ __attribute__((unused)) static void check(const char *id, enum dr_outcome want, 
     dr_free(&d);
 }
 
-/* Checks that every check of the groups has passed, has warned or failed, and has been skipped if it can be. */
+/* Checks that every check in these groups has passed, has warned or failed, and has been skipped if it can be
+ * skipped. */
 __attribute__((unused)) static void covered(unsigned groups)
 {
     size_t missing = 0;
@@ -177,7 +180,7 @@ __attribute__((unused)) static void covered(unsigned groups)
         while (k < HW_ARRAY_LEN(seen) && seen[k].id && strcmp(seen[k].id, dr_checks[i].id) != 0)
             k++;
         unsigned got = k < HW_ARRAY_LEN(seen) && seen[k].id ? seen[k].seen : 0;
-        /* limits are always known; a pair has a session or not */
+        /* limits can always be read, and a pair either has a session or has none, so these checks are never skipped */
         bool always = dr_checks[i].group == DR_LIMITS || strcmp(dr_checks[i].id, "pair.session") == 0;
         bool good = got & 1u << DR_PASS && got & (1u << DR_WARN | 1u << DR_FAIL) && (got & 1u << DR_SKIP || always);
         missing += !good;

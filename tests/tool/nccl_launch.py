@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser nccl bench` as processes of a launcher, over tests/fakes/nccl, in a lab of two nodes (TAP): the
-variables of SLURM and torchrun, Open MPI's real mpirun, and failures. Usage: nccl_launch.py HAWSER LIBFAKECUDA
+"""Tests `hawser nccl bench` when a launcher starts its processes, with tests/fakes/nccl in a lab of two nodes (TAP):
+the variables of SLURM and torchrun, Open MPI's real mpirun, and failures. Usage: nccl_launch.py HAWSER LIBFAKECUDA
 LIBFAKENCCL"""
 import contextlib
 import json
@@ -44,7 +44,7 @@ def bench(*argv):
 
 
 def start(node, rank, tmp, command, variables, **more):
-    """Starts a process in a node, which also gets its own host name."""
+    """Starts a process in a node, with a host name for that node."""
     inside = [HAWSER, "lab", "exec", f"{LAB}/{node}", "--", "unshare", "-u", "sh", "-c", 'hostname node$0; exec "$@"', node, *command]
     return subprocess.Popen(inside, env=environment(tmp, **{**variables(rank), **more}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -81,7 +81,7 @@ def rows(text):
 
 
 def alive(tmp):
-    """Returns the processes of hawser that are left from a run."""
+    """Returns the hawser processes that a run has left behind."""
     found = []
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser nixl check` without NIXL: folders like those of NIXL's wheels, with the backend, another file, or
-nothing (TAP). Usage: nixl_tool.py HAWSER LIBPLUGIN_HAWSER.SO SANITIZERS"""
+"""Tests `hawser nixl check` without NIXL, on folders laid out like NIXL's wheels that contain the backend, another
+file, or nothing (TAP). Usage: nixl_tool.py HAWSER LIBPLUGIN_HAWSER.SO SANITIZERS"""
 import json
 import os
 import pathlib
@@ -25,14 +25,14 @@ def environment(**more):
 
 
 def check(*argv, **more):
-    """Returns the exit status, id -> (outcome, found, mend) of each check, and the errors."""
+    """Returns the exit status, a map from each check's id to (outcome, found, mend), and standard error."""
     r = subprocess.run([HAWSER, "nixl", "check", "--json", *map(str, argv)], capture_output=True, text=True, timeout=60, env=environment(**more))
     rows = json.loads(r.stdout)["checks"] if r.stdout else []
     return r.returncode, {x["id"]: (x["outcome"], x["found"], x["mend"]) for x in rows}, r.stderr
 
 
 def place_nixl(folder, name="nixl_cu12", version=NEWEST, backend=None):
-    """Makes the relevant files of an installed wheel. Returns its plugin folder."""
+    """Creates the relevant files of an installed wheel. Returns the wheel's plugin folder."""
     plugins = folder / f".{name}.mesonpy.libs/plugins"
     plugins.mkdir(parents=True)
     (folder / f"{name}-{version}.dist-info").mkdir()

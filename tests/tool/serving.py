@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `hawser serve` on loopback, and the command against it, for tests of the tool. argv[1]: hawser."""
+"""Runs `hawser serve` on loopback, and commands that connect to the server, for tests of the tool. argv[1] is the
+hawser program."""
 import os
 import re
 import signal
@@ -15,10 +16,10 @@ def run(*argv, timeout=60, env=None):
 
 
 class Serve:
-    """`hawser serve` on its own port; .host is the host to type, from its own output."""
+    """Runs `hawser serve` on a free port; .host is the address that serve prints for clients."""
 
     def __init__(self, *argv):
-        self.errors = tempfile.TemporaryFile("w+")  # for alive(): may have a sanitizer's report
+        self.errors = tempfile.TemporaryFile("w+")  # read by alive(); may contain a sanitizer's report
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *map(str, argv)], stdout=subprocess.PIPE, text=True,
                                   stderr=self.errors)
         self.said = ""
@@ -45,7 +46,7 @@ class Serve:
         return self.p.returncode
 
     def alive(self):
-        """Returns details for a failure: whether serve still runs, and if not, its last output."""
+        """Returns details for a failure message: whether serve is still running, and its last output if it is not."""
         if self.p.poll() is None:
             return "serve: runs"
         self.errors.seek(0)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a benchmark's memory, of the host and of a GPU: filled memory is found correct, and wrong bytes are found. */
+/* Tests a benchmark's buffers in host and GPU memory: filled buffers pass verification, and wrong bytes are
+ * detected. */
 #include "tests/fakes/cuda/fakecuda.h"
 #include "tests/tap.h"
 #include "tool/load/buffer.h"
 
 #define GPU 1
 
-/* Fills, checks, changes bytes (by the CPU, unknown to the driver), and checks again. */
+/* Fills and verifies a buffer, changes bytes with the CPU (without the driver's knowledge), and verifies it again. */
 static void one(hawser *h, int gpu, uint64_t size, uint64_t stride, uint32_t slots, bool hot, const char *what)
 {
     struct buffer b;
@@ -14,7 +15,7 @@ static void one(hawser *h, int gpu, uint64_t size, uint64_t stride, uint32_t slo
     if (!ok(buffer_make(&b, h, gpu, size, stride, slots, hot, 7) == 0, "%s: made", what))
         return;
     ok((b.base != NULL) == (gpu == BUFFER_HOST), "%s: of the kind asked for", what);
-    uint64_t from = slots - 1; /* so that the iterations wrap around */
+    uint64_t from = slots - 1; /* the iterations wrap around after the first one */
     uint32_t n = slots;
     bool good = buffer_fill(&b, from, n) == 0 && buffer_check(&b, from, n, &bad, &checked, &first) == 0;
     ok(good && bad == 0 && checked == (hot ? 1 : n) * size, "%s: all good", what);

@@ -81,7 +81,7 @@ static void limits(void)
     check("limits.nofile", DR_PASS, "524288");
 }
 
-/* Checks the remedy of a check's first finding, and how to make it permanent. */
+/* Checks the remedy of a check's first finding, and the text that makes the remedy permanent. */
 static void remedy(const char *id, const char *mend, const char *keep)
 {
     struct dr_report d;
@@ -97,7 +97,7 @@ static void remedy(const char *id, const char *mend, const char *keep)
     dr_free(&d);
 }
 
-/* Tests the checks of additional settings that devmem TCP needs with some drivers. */
+/* Tests the checks of the additional settings that some drivers need for devmem TCP. */
 static void devmem_settings(struct dr_nic *n)
 {
     n->split = DR_SPLIT_ON;
@@ -127,7 +127,7 @@ static void devmem_settings(struct dr_nic *n)
     check("nic.header-split", DR_WARN, "off");
     remedy("nic.header-split", "ethtool -K eth1 rx-gro-hw on; ethtool -G eth1 tcp-data-split on",
            "RUN+=\"/sbin/ethtool -K eth1 rx-gro-hw on\", RUN+=\"/sbin/ethtool -G eth1 tcp-data-split on\"'");
-    n->split = DR_SPLIT_UNKNOWN; /* which is the initial state in 7.x */
+    n->split = DR_SPLIT_UNKNOWN; /* the initial state in 7.x */
     check("nic.header-split", DR_SKIP, "does not report");
     char was[sizeof m.release];
     memcpy(was, m.release, sizeof was);
@@ -151,7 +151,7 @@ static void rails(void)
     check("nic.rail", DR_SKIP, "no address with prefix /31 or /32");
     n->addr[0].prefix = 32;
     check("nic.rail", DR_SKIP, "cannot be read");
-    /* a route of another NIC, and one to the gateway only */
+    /* one route through another NIC, and one that covers only the gateway */
     snprintf(text, sizeof text,
              "%seth10\t0001000A\t0101000A\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
              "eth1\t0101000A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n",
@@ -400,7 +400,7 @@ static void gpus(void)
     check("gpu.peermem", DR_PASS, "loaded");
 }
 
-/* Tests the format of the lines and of the JSON. */
+/* Tests the format of the text lines and of the JSON output. */
 static void prints(void)
 {
     static char text[32768];

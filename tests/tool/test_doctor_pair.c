@@ -62,7 +62,7 @@ static void tcpx(void)
     env[0] = "NCCL_NET_PLUGIN=/opt/net/plugin.so";
     check("tcpx.plugin", DR_PASS, "/opt/net/plugin.so exports ncclNetPlugin_v8");
     check("tcpx.path", DR_PASS, "/opt/net/plugin.so");
-    env[0] = "NCCL_NET_PLUGIN=/opt/net/libnccl-net-tcpx.so"; /* and not the file of this name where TCPX installs it */
+    env[0] = "NCCL_NET_PLUGIN=/opt/net/libnccl-net-tcpx.so"; /* not the file that TCPX installs under this name */
     check("tcpx.plugin", DR_PASS, "/opt/net/libnccl-net-tcpx.so exports ncclNetPlugin_v8");
     env[0] = "NCCL_NET_PLUGIN=/usr/local/tcpx/lib64/libnccl-net-tcpx.so";
     check("tcpx.path", DR_PASS, plugin);
@@ -266,7 +266,7 @@ static void pairs(void)
     pair.link[pair.n_links++] = (struct dr_link){.there = 1};
     check("pair.nics", DR_WARN, "1 here, 2 there");
     pair.there.nic[1] = pair.here.nic[0];
-    check("pair.nics", DR_PASS, "1 on each node"); /* two machines with an address in common */
+    check("pair.nics", DR_PASS, "1 on each node"); /* two machines share an address */
     pair.there.boot[0] = 1;
     check("pair.nics", DR_SKIP, "the same NICs");
     pair.there.boot[0] = 2;
@@ -303,7 +303,8 @@ static void pairs(void)
     check("pair.clock", DR_FAIL, "behind");
 }
 
-/* Tests NICs whose addresses have no subnet: each reaches its counterpart, or all of them, through routes. */
+/* Tests NICs whose addresses have no subnet: through routes, each NIC reaches either only its counterpart or all NICs
+ * of the peer. */
 static void routed_rails(void)
 {
     struct tp_fact_nic here = fact("eth1", 1, 1, 8244, 200000), there = fact("enp6s0", 2, 1, 8244, 200000);
@@ -335,7 +336,7 @@ static void routed_rails(void)
     }
     pair.here.n_nics = pair.there.n_nics = 4;
     check("pair.nics", DR_WARN, "the prefix is /32, and no connection with a routed NIC of the other node worked");
-    /* as on Google's cloud: a network for each rail; the fourth is broken */
+    /* a separate network for each rail, as on Google Cloud; the fourth is broken */
     for (uint8_t i = 0; i < 4; i++)
         for (uint8_t k = 0; k < 4; k++) {
             bool good = i == k && i < 3;

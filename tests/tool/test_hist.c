@@ -19,7 +19,8 @@ static int by_value(const void *x, const void *y)
     return p < q ? -1 : p > q;
 }
 
-/* Fills h from vals[0..n), sorts these, and compares quantiles. num / den gives the exact rank in integers. */
+/* Fills h with vals[0..n), sorts the array, and compares the quantiles. Quantiles are fractions num / den, so the exact
+ * rank can be computed in integers. */
 static void compare(size_t n, const char *what)
 {
     static const struct {
@@ -71,7 +72,7 @@ static void distributions(void)
     }
 }
 
-/* Tests values at and near powers of two. */
+/* Tests values at powers of two and next to them. */
 static void edges(void)
 {
     int wrong = 0;
@@ -84,7 +85,7 @@ static void edges(void)
             wrong += hw_hist_quantile(&h, 0.5) != v || hw_hist_quantile(&h, 1e-300) != v;
         }
     is_int(wrong, 0, "one value alone is exact, at each power of two and around");
-    /* With neighbours further away, min and max do not help. */
+    /* With 0 and UINT64_MAX recorded as well, clamping to min and max does not make a quantile exact. */
     wrong = 0;
     for (int bit = 0; bit < 64; bit++)
         for (int d = -2; d <= 2; d++) {

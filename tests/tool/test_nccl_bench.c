@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parts of `hawser nccl bench` that need no NCCL: counters of NICs, messages between launched processes,
- * their GPUs. */
+/* Tests the parts of `hawser nccl bench` that need no NCCL: NIC counters, messages between launched processes, and the
+ * processes' GPUs. */
 #include "sys/pass.h"
 #include "tests/tap.h"
 #include "tool/nccl/bench/nccl_launch.h"
@@ -15,7 +15,7 @@
 
 #define BYTES ((size_t)1 << 20)
 
-/* Sends BYTES to this process over loopback. */
+/* Sends BYTES bytes to this process over loopback. */
 static bool send_to_self(void)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -53,7 +53,7 @@ static void test_counters(void)
            (unsigned long long)lo->sent, (unsigned long long)lo->received);
 }
 
-/* Tests two ranks on one node, one on another. */
+/* Tests two ranks on one node and a third rank on another node. */
 static void test_sums(void)
 {
     struct nb_crew *c = calloc(1, sizeof *c);
@@ -122,7 +122,7 @@ static void test_places(void)
     nb_hosts_free(&h);
 }
 
-/* Runs as the supervisor: returns 0 if the hub closes the descriptors of messages that are incomplete. */
+/* Runs as the supervisor. Returns 0 if the hub closes the descriptors that arrive in incomplete messages. */
 static int send_incomplete(void *arg, const struct nb_seat_row *row, uint32_t n, int via)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests which NICs `hawser nccl env` names in HAWSER_NICS, on fictitious nodes. */
+/* Tests which NICs `hawser nccl env` lists in HAWSER_NICS, on simulated nodes. */
 #include "tests/tap.h"
 #include "tool/nccl/nccl.h"
 

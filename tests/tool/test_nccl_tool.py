@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser nccl` without NCCL and without a GPU: with tests/fakes/nccl on tests/fakes/cuda, and with minimal
-plugins (TAP). Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|hosts|lab LIBFAKECUDA LIBFAKENCCL LIBMINI
-LIBMINI_V8 LIBMINI_OLD"""
+"""Tests `hawser nccl` without NCCL or a GPU: with tests/fakes/nccl on tests/fakes/cuda, and with minimal plugins (TAP).
+Usage: test_nccl_tool.py HAWSER env|check|bench|fails|gpu|hosts|lab LIBFAKECUDA LIBFAKENCCL LIBMINI LIBMINI_V8
+LIBMINI_OLD"""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ HAWSER, PART, CUDA, NCCL, MINI, MINI_V8, MINI_OLD = sys.argv[1:]
 
 
 def env(tmp, **more):
-    """Returns an environment without this machine's variables of NCCL and hawser, whose home is tmp."""
+    """Returns an environment with tmp as HOME and without this machine's NCCL and hawser variables."""
     e = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "HAWSER_", "FAKENCCL_", "LD_LIBRARY_PATH"))}
     e.update({"HAWSER_CUDA_LIBRARY": CUDA, "FAKECUDA_GPUS": "2", "FAKENCCL_DIR": str(tmp), "HOME": str(tmp)})
     for k, v in more.items():
@@ -37,11 +37,12 @@ def run(tmp, *argv, tool=HAWSER, timeout=100, **more):
     return subprocess.run([tool, "nccl", *map(str, argv)], capture_output=True, text=True, timeout=timeout, env=env(tmp, **more))
 
 
-LIB = "lib/hawser/nccl"  # the plugin's folder below the prefix
+LIB = "lib/hawser/nccl"  # the plugin's folder under the prefix
 
 
 def installed(tmp, plugin):
-    """Makes a copy of the program like `make install`, with that plugin, and libnccl-net.so."""
+    """Installs a copy of the program under tmp as `make install` does, with the given plugin and the link
+    libnccl-net.so."""
     (tmp / "bin").mkdir(exist_ok=True)
     (tmp / LIB).mkdir(parents=True, exist_ok=True)
     shutil.copy(HAWSER, tmp / "bin/hawser")
@@ -190,7 +191,7 @@ def part_check(tmp):
     r, f = check(tmp, **{**good, "LD_LIBRARY_PATH": f"{lib}:{tmp}/taken", "NCCL_NET_PLUGIN": "other,hawser", "MINI_NAME": "mine"})
     ok(r.returncode == 1 and has(f, "nccl.network", "FAIL", "'mine' of plugin other, which precedes hawser"), "one before ours is taken", f)
 
-    # faults in the plugin, each with its own check
+    # faults in the plugin, each detected by a separate check
     for fault, what, text in (
             ("init-exit", "nccl.init", "called exit(1) during init(); its last output: 'mini: starting, as it should mini: no luck today'"),
             ("init-crash", "nccl.init", "was killed by signal 6 (Aborted) during init()"),
@@ -257,7 +258,7 @@ def rows(r):
 
 def part_bench(tmp):
     told = tmp / "report"
-    # 2: the size is divided among two ranks
+    # 2 if the size is divided between the two ranks
     ops = {"all_reduce": 1, "sendrecv": 1, "alltoall": 2, "all_gather": 2, "reduce_scatter": 2, "broadcast": 1}
     r = bench(tmp, "--op", ",".join(ops), "--size", "8,100,100000", "--iters", 5, "--warmup", 1, FAKENCCL_REPORT=told,
               NCCL_DEBUG_FILE="/dev/null", NCCL_NET="Nonsense")
@@ -335,7 +336,7 @@ def part_bench(tmp):
 
 
 def alive(tmp):
-    """Returns our ranks that still run."""
+    """Returns the process ids of our ranks that are still running."""
     pids = []
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -408,7 +409,7 @@ def part_fails(tmp):
 
 
 def part_gpu(tmp):
-    """Tests `tests/gpu/run nccl` and tests/gpu/nccl_train.py, without a GPU."""
+    """Tests `tests/gpu/run nccl` and tests/gpu/nccl_train.py without a GPU."""
     script = pathlib.Path(__file__).parents[1] / "gpu/run"
 
     def gpu(*argv, **more):
@@ -420,7 +421,7 @@ def part_gpu(tmp):
        re.search(r"^met: all_reduce 1 MiB: [\d.]+x the best tuned", r.stdout, re.M), "tests/gpu/run nccl", r)
     ok(re.search(r"^\| all_reduce \| 1 MiB \| ([\d.]+ \| ){5}[\d.]+x \| [\d.]+x \| \d+ % \| [\d.]+ / [\d.]+ \|$", r.stdout, re.M) and
        "Plain sockets, 1 streams" in r.stdout, "its table", r)
-    r = gpu("--raw", "", FAKENCCL_SLOW="hawser:500000")  # a busy machine may take 100 ms for the others
+    r = gpu("--raw", "", FAKENCCL_SLOW="hawser:500000")  # on a busy machine, the other transports may take 100 ms
     ok(r.returncode == 0 and "MISSED: all_reduce 1 MiB" in r.stdout and "MISSED: all_reduce 8 B" in r.stdout, "an aim that is missed is told", r)
     r = gpu("--raw", "", FAKENCCL_FAULT="wrong:1:6", FAKENCCL_FAULT_NET="hawser")
     ok(r.returncode == 1 and "failed: hawser: all_reduce 8 B: 1 of " in r.stdout and r.stdout.endswith("\n7 passed, 1 failed, 0 skipped\n"),
@@ -449,7 +450,7 @@ def part_gpu(tmp):
 
 
 def part_hosts(tmp):
-    """Tests two hosts that are both this one: each is reached through a shell, in place of ssh."""
+    """Tests two host names that both refer to this machine. The test runs a shell in place of ssh."""
     ssh = tmp / "ssh"
     ssh.write_text('#!/bin/sh\necho "Welcome to $1, hawser user"\nHOST=$1 && export HOST && shift && exec sh -c "$*"\n')
     ssh.chmod(0o755)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests opts_parse(): each type of value, its range, groups, positional arguments; exit status 2 for what it
- * refuses. Also tests hw_guess(). */
+/* Tests opts_parse(): each type of value and its range, groups, positional arguments, and exit status 2 for invalid
+ * arguments. Also tests hw_guess(). */
 #include "tests/tap.h"
 #include "tool/opts.h"
 
@@ -55,7 +55,7 @@ static const struct opts table = {.cmd = "test",
                                   .most = 1,
                                   .too_few = "which X?"};
 
-/* Splits line at blanks and parses it. */
+/* Splits a line at spaces and parses the words. */
 static int parse_line(struct args *a, const char *line)
 {
     static char buf[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the plain-socket comparator on loopback, with both halves in this process. */
+/* Tests the plain-socket comparison on loopback, with both ends in this process. */
 #include "tests/tap.h"
 
 #include "base/pattern.h"
@@ -20,7 +20,7 @@ static uint64_t in_ms(uint64_t ms)
     return hw_now() + ms * HW_MS;
 }
 
-/* Opens a plain connection to a port on loopback that sends `what` and nothing more. */
+/* Connects to a port on loopback and sends only the bytes of `what`. */
 static int stray(uint16_t port, const void *what, size_t len)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -37,7 +37,7 @@ static struct raw_plan plan_of(uint32_t streams, uint64_t total, uint64_t messag
     return p;
 }
 
-/* Runs both halves over n addresses. Returns the client's code. */
+/* Runs both ends over n addresses. Returns the client's return code. */
 static int both(const struct raw_plan *p, const char *const *addrs, size_t n, uint8_t *src, uint8_t *dst, size_t len,
                 struct raw_result *client, struct raw_result *server, int *server_rc)
 {
@@ -78,7 +78,7 @@ static void test_moves(uint8_t *src, uint8_t *dst)
     ok(c.bytes == p.total && s.bytes == p.total, "server sends: the warm-up is not counted");
     is_int(hw_pattern_check(dst, 5 * MIB + 7, 1, 0, NULL), 0, "server sends: the bytes are right");
 
-    p = plan_of(3, 64ull * MIB + 1, 100000); /* the buffer is not a multiple of the message */
+    p = plan_of(3, 64ull * MIB + 1, 100000); /* the buffer's size is not a multiple of the message size */
     p.warmup = MIB;
     is_int(both(&p, two, 2, src, dst, 8 * MIB, &c, &s, &src_rc), 0, "two addresses of three streams: client");
     ok(src_rc == 0 && c.bytes == p.total && s.bytes == p.total, "two addresses of three streams: every byte once");
@@ -129,7 +129,7 @@ static void test_refusals(uint8_t *src, uint8_t *dst)
     q.streams = RAW_MAX_STREAMS + 1;
     is_int(raw_server_start(&q, one, 1, dst, MIB, in_ms(1000), &s, &port), -EINVAL, "too many streams");
 
-    /* no client comes */
+    /* no client connects */
     uint64_t t = hw_now();
     is_int(raw_server_start(&p, one, 1, dst, MIB, in_ms(150), &s, &port), 0, "a server that nobody meets");
     is_int(raw_server_finish(s, NULL), -ETIMEDOUT, "ends at its deadline");
@@ -137,7 +137,8 @@ static void test_refusals(uint8_t *src, uint8_t *dst)
     struct raw_path path = {.addr = "127.0.0.1", .port = port};
     is_int(raw_client_run(&p, &path, 1, src, MIB, in_ms(1000), &r), -ECONNREFUSED, "a client that meets nobody");
 
-    /* foreign connections: silent, wrong, half a token, and the wrong token from our own client; then the right one */
+    /* foreign connections first: silent, a wrong token, half a token, the wrong token from our own client; then the
+     * right one */
     is_int(raw_server_start(&p, one, 1, dst, MIB, in_ms(10000), &s, &port), 0, "a server with strays");
     path.port = port;
     int a = stray(port, "", 0), b = stray(port, "GET / HTTP/1.0\r\n\r\n", 18), c = stray(port, "0123456", 7);
@@ -154,7 +155,7 @@ static void test_refusals(uint8_t *src, uint8_t *dst)
     hw_close(&b);
     hw_close(&c);
 
-    /* a client that opens a stream and then sends nothing; one that disconnects */
+    /* one client opens a stream and then sends nothing; another disconnects */
     is_int(raw_server_start(&p, one, 1, dst, MIB, in_ms(300), &s, &port), 0, "a server with a mute client");
     a = stray(port, p.token, RAW_TOKEN_SIZE);
     b = stray(port, p.token, RAW_TOKEN_SIZE);
@@ -171,7 +172,7 @@ static void test_refusals(uint8_t *src, uint8_t *dst)
     rc = raw_server_finish(s, &r);
     ok(rc == -ECONNRESET && hw_now() - t < 5000 * HW_MS, "is told so at once: %d, %s", rc, hw_error());
 
-    /* cancelled before and while it runs */
+    /* cancelled before the transfer and during the transfer */
     is_int(raw_server_start(&p, one, 1, dst, MIB, in_ms(10000), &s, &port), 0, "a server to cancel");
     raw_server_cancel(s);
     is_int(raw_server_finish(s, &r), -ECANCELED, "cancelled before anybody came");

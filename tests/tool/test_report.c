@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the HTML report: it is well-formed, also for unusual measurements; errors for unusable input. */
+/* Tests that the HTML report is well-formed, even for unusual measurements, and that unusable input causes errors. */
 #include "tests/tap.h"
 
 #include "tool/page/svg.h"
@@ -21,7 +21,7 @@ static char *slurp(const char *path)
     size_t cap = 0;
     if (!f)
         return NULL;
-    if (getdelim(&text, &cap, '\0', f) < 0) { /* a page has no NUL, so this reads all of it */
+    if (getdelim(&text, &cap, '\0', f) < 0) { /* a page contains no NUL, so this reads the whole page */
         free(text);
         text = NULL;
     }
@@ -29,7 +29,8 @@ static char *slurp(const char *path)
     return text;
 }
 
-/* Returns what is wrong, or NULL: a tag that is not closed in order, a bare &, < or > in text, an endless tag. */
+/* Returns a description of the first markup error, or NULL: a tag closed out of order, a bare &, < or > in text, or an
+ * unterminated tag. */
 static const char *unbalanced(const char *p)
 {
     static const char *const empty[] = {"meta", "br"};
@@ -103,7 +104,7 @@ static void put(const char *text, size_t len)
         perror(in_path), exit(99);
 }
 
-/* Returns the page made from a file, checked for form; the caller frees it. */
+/* Returns the page made from a file, after a check of its markup. The caller frees the page. */
 static char *page(const char *path)
 {
     unlink(out_path);
@@ -143,7 +144,7 @@ static void refused(const char *json, size_t len, int want, const char *line, co
 }
 #define REFUSED(json, want, line, word) refused(json, sizeof(json) - 1, want, line, word)
 
-/* Tests bench --gpus: there is a series for each GPU, and the line of all GPUs is not counted a second time. */
+/* Tests bench --gpus: each GPU has a series, and the line for all GPUs is not counted twice. */
 static void test_gpus(void)
 {
     char *t = from(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a service that cannot start a thread for a client (linked with --wrap). */
+/* Tests a service whose attempt to start a thread for a client fails (linked with --wrap). */
 #include "tests/tap.h"
 #include "tool/serve/service.h"
 

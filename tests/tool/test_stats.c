@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests the statistics of NICs and GPUs that a run reports: rx_devmem_pkts is read only if the transport can change it,
- * and summed over batches; shares of the device path, staging and copies, and their evaluation by --require-direct.
+ * Tests the NIC and GPU statistics that a run reports: rx_devmem_pkts is read only if the transport can change the
+ * counter, and is summed over batches. Also tests the shares of the device path, staging and copies, and how
+ * --require-direct evaluates these shares.
  */
 #include "tests/lib/context/pairhelp.h"
 
@@ -61,7 +62,7 @@ static void test_ends(void)
        "a difference keeps the counter's value before the first batch and after the last");
 }
 
-#define BIG 8193 /* bytes of the smallest operation that must not be staged */
+#define BIG 8193 /* size in bytes of the smallest operation that must not be staged */
 
 static void one(const char *what, struct tp_nic nic, uint64_t received, uint64_t size, struct verdict want)
 {

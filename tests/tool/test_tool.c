@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the tool's parsers, its messages and its bookkeeping. */
+/* Tests the tool's parsers, messages and internal state. */
 #include "tests/tap.h"
 #include "tool/bugreport/mask.h"
 #include "tool/common.h"
@@ -178,7 +178,7 @@ static void messages(void)
     is_int(tp_encode_reply(&r, buf), -EINVAL, "a status above 0");
 }
 
-/* Tests the facts that `hawser doctor` requests from its peer. */
+/* Tests the facts that `hawser doctor` requests from the peer. */
 static void facts(void)
 {
     uint8_t buf[TP_REPLY], again[TP_REPLY];
@@ -228,7 +228,7 @@ static void facts(void)
         snprintf(r.facts.nic[5].rdma, sizeof r.facts.nic[5].rdma, "mlx5_0");
     }
     is_int(tp_encode_reply(&r, buf), 0, "all is right again");
-    /* as an untrusted peer might send it: the name is in the reply verbatim */
+    /* an untrusted peer might send this: the reply contains the name verbatim */
     uint8_t *at = memmem(buf, TP_REPLY, "eth5", 4);
     memcpy(at, "e/h5", 4);
     is_int(tp_decode_reply(buf, TP_REPLY, &r2), -EPROTO, "a stranger's name with a slash is refused");
@@ -258,8 +258,8 @@ static void inventory(void)
 /* matching NICs */
 
 struct match_nic {
-    const char *name, *addr; /* "10.0.1.1/24"; NULL: none known */
-    const char *partner;     /* expected partner for the peer's NIC; NULL: none */
+    const char *name, *addr; /* for example "10.0.1.1/24"; NULL if none is known */
+    const char *partner;     /* expected partner of the peer's NIC, or NULL */
 };
 
 static void parse_addr(const char *text, uint8_t byte[4], unsigned *prefix)
@@ -437,7 +437,7 @@ static void put_line(const char *path, const char *text)
         exit(99);
 }
 
-/* Tests what the demo says about channels of which one was lost twice. */
+/* Tests the demo's message about channels when one of the channels was lost twice. */
 static void demo_lost(void)
 {
     char folder[] = "/tmp/hawser-tool-XXXXXX";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parts of hawser top that need no process: refused texts, rates between two samples, the table's 80
- * columns. */
+/* Tests the parts of hawser top that need no process: texts that are refused, rates between two samples, and a table
+ * that fits 80 columns. */
 #include "tests/tap.h"
 #include "tool/metrics/http.h"
 #include "tool/top/top.h"
@@ -62,7 +62,7 @@ static void test_texts(void)
 
 #define ROW "{peer=\"10.0.0.2:20000\",id=\"0\",nic=\"eth1\",peer_nic=\"eth5\"} "
 
-/* Fills in one context, as if it had been polled. */
+/* Adds the metrics of one context to g, as if the context had been polled. */
 static void fill(struct gather *g, struct gather_source *s, const char *text, uint64_t when)
 {
     *s = (struct gather_source){.pid = 4242, .process = "python3", .kind = "nixl", .state = GATHER_ANSWERED, .fd = -1};
@@ -84,7 +84,7 @@ static void test_rates(void)
         "hawser_operations_total{op=\"read\"} 7\nhawser_sent_bytes_total" ROW "1000\nhawser_received_bytes_total" ROW
         "500\n# EOF\n",
         1000 * HW_MS);
-    /* the peer restarted, with fewer bytes; and there is one more */
+    /* the peer has restarted, so a counter of bytes is lower; and there is an additional peer */
     fill(
         &b, &sb,
         "hawser_process_cpu_seconds_total 11\nhawser_cpu_seconds_total 5.5\nhawser_operations_total{op=\"write\"} 300\n"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser drill` in a lab of two nodes with three NICs (TAP): its report of faults that it makes, that others
-make and that it only observes; what it refuses; and that it gives back what it took, even if it is killed. No times are
-tested. Usage: tool_drill.py HAWSER"""
+"""Tests `hawser drill` in a lab of two nodes with three NICs (TAP): its report on faults that the drill causes, that
+others cause and that the drill only observes; invalid arguments; and that the drill restores each NIC even if the drill
+is killed. No durations are tested. Usage: tool_drill.py HAWSER"""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ from tap import done, ok  # noqa: E402
 HAWSER = sys.argv[1]
 LAB = f"drill{os.getpid()}"
 NOBODY = "02:00:00:00:00:01"
-SLOW = "goodput did not recover within 1 s"  # on a machine that is busy with something else
+SLOW = "goodput did not recover within 1 s"  # on a machine that is busy with other work
 
 
 def lab(what, *argv):
@@ -36,7 +36,7 @@ def start(*argv):
 
 
 def neighbours(nic):
-    """Returns the Ethernet addresses to which node a sends on that NIC."""
+    """Returns the Ethernet addresses to which node a sends on a NIC."""
     out = subprocess.run(node("a", "ip", "neigh", "show", "dev", nic), check=True, capture_output=True, text=True).stdout
     return re.findall(r"^198[.]\S+ .*lladdr (\S+)", out, re.M)
 
@@ -113,7 +113,7 @@ def reads_marks(folder):
 
 
 def gives_back():
-    """Kills only the drill process itself, not its child, and tests that the NIC is given back."""
+    """Kills only the drill process, not its child, and tests that the NIC is restored."""
     before = neighbours("eth1")
     p = subprocess.Popen([*node("a", "sh", "-c", f"echo $$; exec {HAWSER} drill 198.18.0.2 --take eth1 --off 60s")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     pid = int(p.stdout.readline())

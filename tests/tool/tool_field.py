@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser fieldtest` (TAP). whole: in a lab of two NICs, one of them slow, which it names; the contents of both
-files, and what is absent from them; NIXL over UCX if its wheel is available. ends: on loopback, a peer that dies, a
-signal, no peer, and that nothing is left. docs: every key on its documentation page is in a result, and the other way
-round; the table of the page is made from the results there.
+"""Tests `hawser fieldtest` (TAP). whole: in a lab with two NICs, fieldtest must name the slow NIC; checks the contents
+of both files, and that neither contains secrets; runs NIXL over UCX if its wheel is available. ends: on loopback,
+a peer that dies, a signal, and no peer; nothing may be left behind. docs: the keys on the documentation page are
+exactly those of the results, and the page's table is generated from the results there.
 Usage: tool_field.py PART HAWSER SOURCE_ROOT NIXL_WHEELS"""
 import fnmatch
 import html.parser
@@ -50,7 +50,7 @@ def finish(p):
 
 
 def is_left(word):
-    """Returns the processes that have the word in their command line; each test's folder has a unique name."""
+    """Returns the processes whose command line contains the word. Each test's folder has a unique name."""
     found = []
     for p in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -70,7 +70,7 @@ def nothing_left(folder, files, what):
 
 
 def list_keys(v, at=""):
-    """Returns the keys of all values, in the form a.b[].c."""
+    """Returns the keys of all nested values, in the form a.b[].c."""
     if isinstance(v, dict):
         return {k for name, x in v.items() for k in list_keys(x, f"{at}.{name}" if at else name)}
     if isinstance(v, list):
@@ -134,7 +134,7 @@ def look_for_secrets(folder, key):
 
 
 def make_python(folder):
-    """Returns a Python that has NIXL, and ""; or one without it, and the reason."""
+    """Returns (a Python with NIXL, "") or (a Python without NIXL, the reason)."""
     python, path, why = folder / "python", "", ""
     try:
         wheels, until = Wheels(CACHE), time.monotonic() + INSTALL_S
@@ -162,7 +162,7 @@ def look_at_nixl(d, python, why):
 
 
 def whole(folder, python, why):
-    """Tests a second NIC with a tenth of the first one's rate."""
+    """Tests two NICs, the second with a tenth of the first one's rate."""
     key = secrets.token_hex(24)
     (folder / "job.key").write_text(key, encoding="ascii")
     (folder / "job.key").chmod(0o600)
@@ -222,7 +222,7 @@ class Serve:
 
 
 def begin(s, folder, part):
-    """Starts a fieldtest, and returns 3 s after it has ended this part."""
+    """Starts a fieldtest, and returns 3 s after the given part of the fieldtest has ended."""
     p = start([HAWSER, "fieldtest", s.host, *s.argv, "-t", "120s", "--each", "20s", "-o", "r"], folder)
     said = ""
     while f"{part}\n" not in said and (line := p.stdout.readline()):
@@ -271,7 +271,7 @@ def docs():
     known = documented_keys()
     ok(keys and not {k for k in keys if not is_documented(k, known)}, "every key of the results is documented", {k for k in keys if not is_documented(k, known)})
     rest = {k for k in known if not any(is_documented(x, {k}) for x in keys)}
-    # what the lab lacks: GPUs; a list without an entry has no keys
+    # the lab has no GPUs, and an empty list has no keys
     may = {"findings[]", "problems[]", *(k for k in known if "gpus" in k or "checks" in k or ("rivals[].rows" in k))}
     ok(not rest - may, "and every documented key is there", rest - may)
     table = subprocess.run([ROOT / "scripts/field_table.py", "--check"], check=False, timeout=30)

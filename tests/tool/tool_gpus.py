@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser bench --gpus` and `validate --gpus` on loopback and in a lab, both sides with the driver of
+"""Tests `hawser bench --gpus` and `validate --gpus` on loopback and in a lab. Both ends use the CUDA driver of
 tests/fakes/cuda (TAP). Usage: tool_gpus.py HAWSER LIBFAKECUDA works|fails|lab"""
 import json
 import os
@@ -24,7 +24,7 @@ def env(gpus, **more):
 
 
 class Serve:
-    """`hawser serve` on its own port, with this many GPUs."""
+    """Runs `hawser serve` on a free port with the given number of GPUs."""
 
     def __init__(self, gpus, *argv, **more):
         self.p = subprocess.Popen([HAWSER, "serve", "--port", "0", *argv], stdout=subprocess.PIPE, text=True,
@@ -60,7 +60,7 @@ def pairs(lines):
 
 
 def verified(lines, iters):
-    """Returns whether all bytes of every line were checked, and none was bad."""
+    """Returns whether all bytes of every line were verified and none was wrong."""
     return lines and all(x["bad_bytes"] == 0 and x["mem"] == "cuda" and x["lost_channels"] == 0 and
                          x["iters"] == iters * x.get("gpus", 1) and
                          x["verified_bytes"] == x["iters"] * x["size"] for x in lines)
@@ -97,8 +97,9 @@ def one_process(s, tmp):
     for op in "read", "send", "pingpong":
         r = bench(s, "--gpus", "0:3,3:1", "--op", op, "--size", "0,1,70001", "--iters", 20, "--json", "-")
         ok(r.returncode == 0 and verified(rows(r), 20) and pairs(rows(r)) == [(0, 3), (3, 1)] * 3, f"{op} of crossed pairs", r)
-    # One channel: with --hot all operations write to one place, and several channels would do so simultaneously, with
-    # the same bytes, which is harmless for the GPU but reported by ThreadSanitizer.
+    # With --hot, all operations write to the same buffer. Several channels would write the same bytes there
+    # simultaneously, which is harmless on a GPU but is reported by ThreadSanitizer. The test therefore uses one
+    # channel.
     r = bench(s, "--gpu", "1:2", "--size", "1MiB", "--hot", "--channels", "1", "--json", "-", "--map", "1=lo")
     ok(r.returncode == 0 and pairs(rows(r)) == [(1, 2)] and rows(r)[0]["nics"] == "lo", "--gpu 1:2, mapped to a NIC", r)
     r = bench(s, "--gpus", "0,1", "--size", "256KiB", "--duration", "400ms", "--json", "-")
@@ -144,7 +145,7 @@ def children(pid):
 
 
 def started(s, n, **more):
-    """Starts a long --per-process run, and returns 1.5 s after its n children have started."""
+    """Starts a bench --per-process run of long duration, and returns 1.5 s after its n children have started."""
     p = subprocess.Popen([HAWSER, "bench", s.host, "--gpus", f"0-{n - 1}", "--per-process", "--size", "256KiB", "--duration",
                           "3s", "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env(4, **more))
     deadline = time.monotonic() + 20
@@ -219,7 +220,7 @@ def faults():
 
 
 def lab():
-    """Tests which of four NICs serves which GPU."""
+    """Tests which of four NICs each GPU uses."""
     name = f"gpus{os.getpid()}"
     up = subprocess.run([HAWSER, "lab", "up", "--name", name, "--nics", "4"], capture_output=True, text=True)
     if up.returncode:

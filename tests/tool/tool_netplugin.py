@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests `hawser bench` and `validate --transport netplugin:PLUGIN` on loopback, with the plugins of tests/fakes/plugins
-and our own, and `hawser trace` (TAP).
+and with hawser's own plugin. Also tests `hawser trace` (TAP).
 Usage: tool_netplugin.py host|gpu|slow|ends|trace HAWSER PLAIN TCPXLIKE RUDE OURS LIBFAKECUDA"""
 import json
 import os
@@ -21,7 +21,7 @@ from tap import done  # noqa: E402
 
 PART = sys.argv[1]
 HAWSER, PLAIN, TCPX, RUDE, OURS, DRIVER = [str(pathlib.Path(x).resolve()) for x in sys.argv[2:]]
-# Shortens the 5 s for which TCPX's accept() sleeps: only a few tests need them.
+# Shortens the 5 s sleep in TCPX's accept(), which only a few tests need.
 QUICK = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "1000", "TCPXLIKE_CONNECT_MICROS": "1000"}
 
 
@@ -43,7 +43,7 @@ class Serve:
             self.host = m and m[1]
 
     def said(self):
-        """Returns its standard error so far."""
+        """Returns the standard error that serve has written so far."""
         return os.pread(self.err.fileno(), 1 << 20, 0).decode()
 
     def stop(self):
@@ -65,7 +65,7 @@ def run(what, s, *argv, timeout=80, **env):
 
 
 def ok(good, what, more=()):
-    """Like tap.ok(), with the output of the serving side."""
+    """Calls tap.ok(), with the server's output as an additional detail."""
     tap.ok(good, what, more, f"serve said: {getattr(more, 'served', '')}")
 
 
@@ -89,7 +89,7 @@ def works(plugin, name, **env):
 
 
 def manager(folder):
-    """Makes the sockets of GPUDirect-TCPX's manager, which the plugin looks for."""
+    """Creates the sockets of GPUDirect-TCPX's manager, to which the plugin connects."""
     held = []
     for n in "rx_rule_manager", "rx_rule_uninstall":
         held.append(socket.socket(socket.AF_UNIX))
@@ -99,7 +99,7 @@ def manager(folder):
 
 
 class Counts:
-    """The counters of the drivers of both processes, and of the plugin in its own process."""
+    """The counters of the CUDA driver in both processes, and of the plugin in its separate process."""
 
     def __init__(self, folder):
         self.files = folder / "driver", folder / "plugin"
@@ -128,8 +128,8 @@ def on_gpus(tmp, tcpx):
                    "--json", "-", **env)
 
     def shared(what, least):
-        """Checks that bytes moved between places of the GPU in both processes, and that both plugins had requests
-        with GPU memory."""
+        """Checks that both processes copied bytes within the GPU, and that both plugins received requests with GPU
+        memory."""
         driver, plugin = counts.take()
         ok(len(driver) == 2 and all(clean(x) and int(x["within"]) >= least for x in driver) and len(plugin) == 2 and
            all(x["listens"] == x["comms"] == x["registrations"] == "0" and int(x["cuda"]) > 0 for x in plugin),
@@ -149,7 +149,8 @@ def on_gpus(tmp, tcpx):
     ok(rc == 0 and " 0 bad bytes" in out, "serve ends well", out)
     shared("GPU memory", 4 << 20)
 
-    # A request over lo, whose MTU is 65536, has up to 4 MiB: with shorter fragments it would exceed 2048 of them.
+    # A request over lo, whose MTU is 65536, holds up to 4 MiB. With much shorter fragments, a request would exceed the
+    # limit of 2048 fragments.
     odd = {**env, "TCPXLIKE_FRAG": "2503", "TCPXLIKE_SEED": "7", "NCCL_NSOCKS_PERTHREAD": "3"}
     s = Serve(*by(TCPX), **odd)
     r = run("validate", s, *by(TCPX), "--gpus", "0:0", "--window", "512KiB", **odd)
@@ -222,8 +223,8 @@ def on_hosts(tmp, tcpx):
     for fault, words in ("exit@40", "exited with status 1"), ("die@40", "killed by"), ("error@40", "the plugin returned"):
         r = run("validate", s, *by(TCPX), "--channels", 2, "--timeout", "10s", **tcpx, TCPXLIKE_FAULT=fault)
         ok(r.returncode == 1 and words in r.stderr and r.seconds < 60, f"{fault} in the middle: {words}", r)
-    # The last of the eight pieces (of 256 KiB) of a round fails when the plugin has all of them: nothing is sent
-    # afterwards that would reveal it.
+    # The last of a round's eight 256 KiB pieces fails after the plugin has accepted all eight. No later send could
+    # reveal the failure.
     r = run("validate", s, *by(TCPX), "--channels", 1, "--size", "2MiB", "--timeout", "10s", "-v", **tcpx,
             TCPXLIKE_FAULT="error@8:send")
     ok(r.returncode == 1 and "the plugin returned" in r.stderr and "rail 0 (lo to lo) is up again" in r.stderr and r.seconds < 8,
@@ -234,7 +235,7 @@ def on_hosts(tmp, tcpx):
 
 
 def slowly(tmp, tcpx):
-    """Tests accept() with a sleep of 5 s, like that of the real plugin, and with the default knobs."""
+    """Tests accept() with a sleep of 5 s, as in the real plugin, and with the default settings."""
     tcpx = {k: v for k, v in tcpx.items() if k not in QUICK}
     gpu = {"HAWSER_CUDA_LIBRARY": DRIVER, "FAKECUDA_GPUS": "2"}
     s = Serve(*by(TCPX), **tcpx, **gpu)
@@ -262,7 +263,7 @@ def slowly(tmp, tcpx):
 
 
 def plugin_of(s):
-    """Returns the process of the plugin of a serving node."""
+    """Returns the process that runs the plugin of a server."""
     for pid in pathlib.Path(f"/proc/{s.p.pid}/task/{s.p.pid}/children").read_text().split():
         if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hawser-plugin":
             return int(pid)
@@ -270,7 +271,7 @@ def plugin_of(s):
 
 
 def ends(tmp, tcpx):
-    """Tests both sides when a plugin hangs, ends, or warns."""
+    """Tests both ends when a plugin hangs, exits, or prints a warning."""
     s = Serve(*by(PLAIN))
     os.kill(plugin_of(s), signal.SIGKILL)
     try:
@@ -311,7 +312,7 @@ def trace(argv, **env):
 
 
 def traces(tmp, tcpx):
-    """Tests hawser trace, the ways to unpack data in GPU memory, and sweeps."""
+    """Tests hawser trace, the methods of unpacking data in GPU memory, and sweeps."""
     wait = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "300000"}
     s = Serve(*by(TCPX), **tcpx)
     a, b = tmp / "a.txt", tmp / "b.txt"

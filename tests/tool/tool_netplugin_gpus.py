@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser bench` and `validate --gpus` over a net plugin that places data in the GPU of the connection: the GPUs
-of each pair on both sides, in one process and with a process for each (TAP).
+"""Tests `hawser bench --gpus` and `validate --gpus` over a net plugin that places data in the GPU of the connection
+(TAP): both ends use the GPUs of each pair, in one process or in a process per GPU.
 Usage: tool_netplugin_gpus.py loopback|lab|nics HAWSER TCPXLIKE CUDALIKE LIBFAKECUDA PLAIN"""
 import json
 import os
@@ -22,7 +22,7 @@ HAWSER, TCPX, RDMA, DRIVER, PLAIN = [str(pathlib.Path(x).resolve()) for x in sys
 
 
 class World:
-    """The place where commands run: this machine, or two nodes of a lab."""
+    """Runs commands either on this machine or in two nodes of a lab."""
 
     def __init__(self, tmp, gpus, here=(), there=()):
         self.here, self.there = list(here), list(there)
@@ -55,7 +55,7 @@ class World:
                               env={**self.env, **env})
 
     def requests(self):
-        """Returns what the plugins have counted since the last call: all requests, and those of CUDA memory."""
+        """Returns the plugins' counters since the last call: all requests, and the requests with CUDA memory."""
         lines = [dict(x.split("=") for x in line.split()) for line in self.report.read_text().splitlines()]
         self.report.unlink()
         return sum(int(x["requests"]) for x in lines), sum(int(x["cuda"]) for x in lines)
@@ -70,8 +70,8 @@ def sums(row, *names):
 
 
 def direct(r, op, n_gpus):
-    """Checks that the plugin moved every payload byte of every GPU from, or to, the GPU's own memory, and that all were
-    verified."""
+    """Checks that the plugin moved every payload byte of every GPU from or to the memory of that GPU, and that all
+    bytes were verified."""
     lines = rows(r)
     good = r.returncode == 0 and len(lines) == n_gpus + 1 and all(x["bad_bytes"] == 0 and x["verified_bytes"] for x in lines)
     for x in lines:
@@ -82,20 +82,21 @@ def direct(r, op, n_gpus):
         good = good and side["device_percent"] == 100 and side["device_bytes"] == x["size"] * x["iters"]
         good = good and side["staged_bytes"] == side["copied_bytes"] == 0
         good = good and x["received"]["there" if op == "read" else "here"] is None
-        if x["gpu"] != "all":  # counters of each channel, including the bytes of the warm-up
+        if x["gpu"] != "all":  # each channel's counters include the warm-up bytes
             good = good and sum(c["rx_bytes" if op == "read" else "tx_bytes"] for c in x["per_channel"]) >= moved
         good = good and moved >= x["size"] * x["iters"] and device >= x["size"] * x["iters"] and copied == 0
     return good
 
 
 def there(r):
-    """Returns (GB into device memory, GB copied by a CPU) on the serving side, summed over its NICs, from the table."""
+    """Returns (GB received into device memory, GB copied by a CPU) on the server, parsed from the table and summed over
+    its NICs."""
     got = re.findall(r"there \S+ .*\n.*device memory, (\S+) GB into it,\s+(\S+) GB copied", r.stdout)
     return sum(float(a) for a, _ in got), sum(float(b) for _, b in got)
 
 
 def shares(r):
-    """Returns the lines of the verdict: {(who, side): "device path 100.00 %, ..."}."""
+    """Returns the verdict's lines as {(pair, end): "device path 100.00 %, ..."}."""
     return {(a, b): c for a, b, c in re.findall(r"^(GPU \d+ -> \d+) +(here|there): (device path .*)$", r.stdout, re.M)}
 
 
@@ -103,7 +104,7 @@ ALL = "device path 100.00 %, staged 0.00 %, copied 0.00 %"
 
 
 def verdicts(w):
-    """Tests the verdict of bench and validate, and its evaluation by --require-direct."""
+    """Tests the verdict of bench and validate, and how --require-direct evaluates the verdict."""
     r = w.run("bench", "--gpus", "0:1,1:0", "--op", "write", "--size", "1MiB", "--iters", 4, "--require-direct")
     ok(r.returncode == 0 and shares(r) == {("GPU 0 -> 1", "there"): ALL, ("GPU 1 -> 0", "there"): ALL},
        "bench: a verdict for each GPU", r)
@@ -174,13 +175,13 @@ def loopback(tmp):
 
 
 def nics(tmp):
-    """Tests which device of the plugin carries the traffic of a NIC."""
+    """Tests which of the plugin's devices carries the traffic of a NIC."""
     quick = {"NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "1000", "TCPXLIKE_CONNECT_MICROS": "1000"}
     in_lab(tmp, 2, lambda w: nics_of(w, quick))
 
 
 def carried(w, nic):
-    """Returns the bytes that the kernel has counted, sent and received by a NIC of the client."""
+    """Returns the sum of the kernel's counters of bytes sent and received by a NIC of the client."""
     return sum(int(subprocess.run([*w.here, "cat", f"/sys/class/net/{nic}/statistics/{d}_bytes"], capture_output=True,
                                   text=True, check=True).stdout) for d in ("tx", "rx"))
 
@@ -236,7 +237,7 @@ def in_lab(tmp, gpus, fn):
 
 
 def eight(w):
-    """Tests two GPUs per NIC, with the default delays of the plugin and the default knobs."""
+    """Tests two GPUs per NIC, with the plugin's default delays and the default settings."""
     w.env["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"] = "eth0,eth1,eth2,eth3"
     plan = "0,1=eth0;2,3=eth1;4,5=eth2;6,7=eth3"
     w.serve(TCPX)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the `hawser` command as a user calls it, on loopback (TAP). Usage: tool_run.py HAWSER"""
+"""Tests the `hawser` command from a user's perspective, on loopback (TAP). Usage: tool_run.py HAWSER"""
 import json
 import pathlib
 import re
@@ -126,7 +126,7 @@ def clients_die():
         p.wait()
     r = run("bench", s.host, "--size", "1MiB", "--iters", "4")
     ok(r.returncode == 0, "after eight clients killed at any point the next is served", (r, s.alive()))
-    deadline = time.monotonic() + 25  # the library's peer_timeout_ms is 10 s
+    deadline = time.monotonic() + 25  # the default peer_timeout_ms of the library is 10 s
     while s.fds() > before and time.monotonic() < deadline:
         time.sleep(0.2)
     ok(s.fds() <= before, "and no descriptor is left of them", f"{s.fds()} now, {before} before")

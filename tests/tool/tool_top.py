@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser top` and `hawser metrics` (TAP): with a serve and a bench, with the NCCL plugin and the NIXL backend,
-with processes that lie, stream without end or send nothing; through HTTP and as a file. In a lab: a NIC that
-disappears. Debian's Prometheus scrapes it, and answers every query of the dashboard; docs/metrics.md matches the
-metrics.
-Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]]; PART: works, hostile, http, plugins,
-prometheus, docs, lab"""
+"""Tests `hawser top` and `hawser metrics` (TAP): with a server and a bench; with the NCCL plugin and the NIXL backend;
+with processes that report false values, never stop sending, or send nothing; over HTTP and as a file; and in a lab
+where a NIC disappears. Debian's Prometheus scrapes the metrics and answers every query of the dashboard.
+docs/metrics.md must list exactly the existing metrics.
+Usage: tool_top.py PART HAWSER [NCCL-DRIVER PLUGIN FAKECUDA [NIXL-TEST BACKEND]], where PART is works, hostile, http,
+plugins, prometheus, docs or lab"""
 import contextlib
 import http.client
 import json
@@ -34,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="hawser-top."))
 SOCKETS = FOLDER / "s"
 ENV = {**os.environ, "HAWSER_METRICS_DIR": str(SOCKETS), "LC_ALL": "C", "TERM": "xterm"}
-PATIENCE = 60  # seconds, for a busy machine
+PATIENCE = 60  # seconds, enough for a busy machine
 
 
 def run(*argv, **options):
@@ -45,7 +45,7 @@ STARTED: list[subprocess.Popen] = []
 
 
 def start(argv, **options):
-    """Starts a program, which main() ends if it is still running then."""
+    """Starts a program. main() kills the program if it is still running at the end."""
     p = subprocess.Popen(argv, env=ENV, **options)
     STARTED.append(p)
     return p
@@ -73,7 +73,7 @@ def stop(p, sig=signal.SIGTERM):
 
 @contextlib.contextmanager
 def pair(*bench, node=lambda name, argv: argv, host="127.0.0.1", port=None):
-    """Starts a serve, and a bench that keeps running."""
+    """Starts a server and a bench that runs until it is killed."""
     port = port or free_port()
     serve = start(node("a", [HAWSER, "serve", "--port", str(port)]), stdout=subprocess.PIPE, text=True)
     serve.stdout.readline()
@@ -149,7 +149,7 @@ def works():
 
 
 def terminal():
-    """Tests top on a terminal: it draws, ends with q, and restores the terminal."""
+    """Tests top on a terminal: it draws, exits on q, and restores the terminal's settings."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(HAWSER, [HAWSER, "top", "-i", "200ms"], ENV)
@@ -170,7 +170,7 @@ def terminal():
 
 
 class Liar:
-    """A socket of that name; each client gets what say() writes."""
+    """A socket with the given name. say() writes the answer to each client."""
 
     def __init__(self, name, say):
         self.say, self.stopped = say, False
@@ -289,7 +289,7 @@ def by_http():
             ok(s.recv(100).startswith(b"HTTP/1.1 400"), "something else too")
         with socket.create_connection(("127.0.0.1", port)) as s:
             said = b""
-            with contextlib.suppress(OSError):  # unread data resets the connection
+            with contextlib.suppress(OSError):  # closing the socket with unread data resets the connection
                 s.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * 10000)
                 said = s.recv(100)
             ok(said == b"" or said.startswith(b"HTTP/1.1 431"), "and a head without end", said)
@@ -316,7 +316,7 @@ def by_http():
 
 
 def paths(**labels):
-    """Returns the bytes by (direction, path) of the contexts with these labels."""
+    """Returns the bytes by (direction, path), from the contexts with these labels."""
     found = {}
     for name, of, value in samples(run("metrics").stdout):
         if name == "hawser_path_bytes_total" and labels.items() <= of.items():
@@ -326,8 +326,8 @@ def paths(**labels):
 
 
 def watch(argv, kind, also=lambda: True):
-    """Runs a program. Returns True if a context of that kind with operations was seen meanwhile, and the other
-    condition too."""
+    """Runs a program. Returns whether metrics showed a context of that kind with operations, and also() was true,
+    before the program exited."""
     p = start(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     found = []
     reader = threading.Thread(target=p.stdout.read, daemon=True)
@@ -350,7 +350,7 @@ def plugins():
     ok(watch([driver, "bench", plugin, "--seconds", "50"], "nccl", lambda: paths(kind="nccl")["sent", "reference"] > 0),
        "the NCCL plugin is seen at work, and that it sends without a copy")
     if len(sys.argv) > 6:
-        again = ["sh", "-c", 'while "$0" "$1" >/dev/null; do :; done']  # one run is short
+        again = ["sh", "-c", 'while "$0" "$1" >/dev/null; do :; done']  # repeated, because one run is short
         ok(watch([*again, *sys.argv[6:8]], "nixl"), "so is the NIXL backend")
     else:
         skip("so is the NIXL backend", "it is not built: no C++ compiler")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what the `hawser` command prints: one line for each event; results despite a signal; reports (TAP).
+"""Tests the output of the `hawser` command: one line for each event, results even after a signal, and reports (TAP).
 Usage: tool_user.py HAWSER"""
 import json
 import os
@@ -24,7 +24,7 @@ def start(*argv):
 
 
 def interrupt(p, when, number=signal.SIGINT):
-    """Signals the process once a line of its standard output matches. Returns its output."""
+    """Sends a signal to the process when a line of its standard output matches. Returns the process's output."""
     text = ""
     while not re.search(when, text, re.M):
         line = p.stdout.readline()
@@ -143,8 +143,8 @@ def errors(tmp):
 
 
 def explains_itself(page, title, argv):
-    """A report names the run, explains its columns, needs no other files, and has styles for dark and narrow screens
-    and for paper: returns what this one lacks."""
+    """Returns the elements missing from a report. A report names the run, explains its columns, needs no other files,
+    and has styles for dark mode, narrow screens and print."""
     text = page.read_text()
     heads = {h for h in re.findall(r"<th(?: [^>]*)?>(.*?)</th>", text) if h}
     cells = {h.replace("-<br>", "").replace("<br>", " ") for h in heads}

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser topo` as a user calls it: with snapshots of four nodes, and on this machine (TAP). Usage: topo_run.py
-HAWSER"""
+"""Tests the `hawser topo` command, with snapshots of four nodes and on this machine (TAP). Usage: topo_run.py HAWSER"""
 import json
 import os
 import pathlib
@@ -16,7 +15,7 @@ from tap import done, ok  # noqa: E402
 
 HAWSER = sys.argv[1]
 NODES = pathlib.Path(__file__).resolve().parents[1] / "data/nodes"
-SNAPSHOTS = None  # snapshots of the nodes, made by fixtures()
+SNAPSHOTS = None  # folder with snapshots of the nodes, created by fixtures()
 
 
 def topo(*argv, **env):
@@ -37,7 +36,7 @@ def plan(r):
 
 
 def same(a, b):
-    """Returns the differences between two folders; links are compared as links."""
+    """Returns the paths of files that differ between two folders. Symbolic links are compared by target."""
     files = [{p.relative_to(d): os.readlink(p) if p.is_symlink() else p.read_bytes()
               for p in d.rglob("*") if p.is_symlink() or p.is_file()} for d in (a, b)]
     return {str(k) for k in files[0].keys() | files[1].keys() if files[0].get(k) != files[1].get(k)}
@@ -112,7 +111,7 @@ def wrong(tmp):
 
 
 def live(tmp):
-    # no library has that name: the result is the same on machines with and without a driver
+    # no library has that name, so the result is the same with and without a CUDA driver on the machine
     r = topo("--json", HAWSER_CUDA_LIBRARY="/nonexistent/libcuda.so")
     here = json.loads(r.stdout)
     nics = {x["nic"]: x for x in here["nics"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared by the tests in guests: TAP, and waiting. $logs names files that are shown after a failure.
+# Shared by the tests in guests: TAP output and waiting. $logs lists files that are shown after a failure.
 cd /tmp || exit 1
 tests=0 failed=0 logs=
 kernel=$(uname -r)
@@ -29,14 +29,14 @@ done_testing() {
 }
 
 refused() { ! "$@"; }
-says() { # WHAT COMMAND...: the command fails, with this reason
+says() { # WHAT COMMAND...: the command fails, and its output contains WHAT
     what=$1
     shift
     if "$@" >/tmp/says.out 2>&1; then return 1; fi
     cat /tmp/says.out
     grep -q "$what" /tmp/says.out
 }
-within() { # SECONDS COMMAND...: the command succeeds in one of ten attempts per second, 0.1 s apart
+within() { # SECONDS COMMAND...: repeats the command until it succeeds, in ten attempts per second, 0.1 s apart
     left=$(($1 * 10))
     shift
     until "$@"; do

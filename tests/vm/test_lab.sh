@@ -4,7 +4,7 @@
 # vm: modules veth sch_netem rdma_rxe rdma_ucm ib_uverbs crc32_generic?
 # vm: programs ip tc rdma BUILD/hawser
 # vm: files tests/vm/test_lab.sh:/data/copy
-# Tests what the VM lab guarantees to tests that run in it.
+# Tests the VM lab's guarantees for the tests that run in the lab.
 n=0
 ok() { # STATUS TEXT
     n=$((n + 1))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the messages of the VM lab for a guest that does not end properly (TAP). Usage: test_lab_faults.py BUILD"""
+"""Tests the VM lab's messages when a guest does not exit properly (TAP). Usage: test_lab_faults.py BUILD"""
 import pathlib
 import subprocess
 import sys
@@ -47,7 +47,7 @@ exit 7
     ok(r.stdout == "before\n", "what was said before a panic is there", r.stdout)
     ends("a command that runs too long, and where it hung", ("--timeout", "2", "-c", "sleep 1000"), 124,
          "longer than 2 s", "sysrq: Show Blocked State")
-    # Everything but /init and this shell stops, including the guest's own timer of the command.
+    # Stops everything except /init and this shell, including the guest's own timeout for the command.
     ends("a guest that hangs", ("--timeout", "1", "--grace", "4", "-c", "kill -STOP -1; while :; do sleep 1; done"), 125,
          "hung while the command ran")
     ends("a guest that reboots", ("-c", "reboot -f"), 125, "the guest ended while the command ran")
@@ -69,14 +69,14 @@ exit 7
     r = subprocess.run([ROOT / "lab/vm/build-module", "7", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
     ok(r.returncode == 1 and "undeclared" in r.stderr and "cannot be built" in r.stderr, "a module with a fault", r.stderr)
 
-    # And one without, on the oldest kernel, which has another compiler and other headers.
+    # A module without this fault, on the oldest kernel, which has another compiler and other headers.
     (tmp / "src/Kbuild").write_text("obj-m := good.o\n")
     (tmp / "src/good.c").write_text('#include <linux/module.h>\nMODULE_LICENSE("GPL");\n')
     r = subprocess.run([ROOT / "lab/vm/build-module", "6.1", tmp / "src", tmp / "ko"], capture_output=True, text=True, check=False)
     ok(r.returncode == 0 and not r.stderr, "a module is built for 6.1", r.stderr)
     ends("and 6.1 takes it", ("--kernel", "6.1", "--file", tmp / "ko/good.ko", "-c", "insmod /good.ko && grep -q ^good /proc/modules"), 0)
 
-    # The runner: its messages for tests that fail.
+    # Tests the runner's messages for failing tests.
     tests = {
         "a": "echo ok 1 - good; echo 1..1",
         "b": "# vm: timeout 2\necho ok 1 - so far; sleep 1000",

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests moving NICs to a container and back on other kernels: the tests of the sandbox that depend on what a kernel does with
-# devices that change their namespace (inode numbers in sysfs, names, attributes, copies); and kinds of devices that the
-# kernel of this machine may lack: dummy, VLAN, ipvlan.
+# Tests moving NICs to a container and back on other kernels. Runs the sandbox tests that depend on how the kernel
+# treats devices that change their namespace (inode numbers in sysfs, names, attributes, copies), and tests device types
+# that this machine's kernel may lack: dummy, VLAN, ipvlan.
 # vm: kernels 6.1 7
 # vm: programs ip tc nsenter unshare readlink diff BUILD/hawser BUILD/tests/sandbox/test_sandbox_move BUILD/tests/sandbox/test_sandbox_move_hostile
 # vm: programs BUILD/tests/sandbox/test_sandbox_move_attrs
@@ -22,7 +22,7 @@ for t in test_sandbox_move test_sandbox_move_hostile test_sandbox_move_attrs; do
 done
 
 mkdir -p /run/hawser
-# Prints the attributes of a device, without its index.
+# Prints a device's attributes without its index.
 state() { ip -d -o link show dev "$1" | sed 's/^[0-9]*: //'; ip -o addr show dev "$1" | sed 's/^[0-9]*: //'; }
 container() {
     unshare -n sleep 600 &
@@ -30,7 +30,8 @@ container() {
     while [ "$(readlink /proc/$box/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
 }
 inside() { nsenter -t "$box" -n "$@"; }
-# there_and_back NIC: a tenant changes much of it; the host gets it back as it was.
+# there_and_back NIC: a tenant changes many attributes of the NIC; the NIC returns to the host with its original
+# attributes.
 there_and_back() {
     sleep 2 # duplicate address detection
     state "$1" >was
@@ -48,7 +49,7 @@ there_and_back() {
     state "$1" >now
     diff was now
 }
-# copied NIC COMMAND...: a tenant deletes it, and COMMAND makes one like it.
+# copied NIC COMMAND...: a tenant deletes the NIC, and COMMAND creates a similar one.
 copied() {
     nic=$1 index=$(cat "/sys/class/net/$1/ifindex") mac=$(cat "/sys/class/net/$1/address")
     shift

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the GIDs of a NIC that moves into a container, where they are made again at other indexes: `hawser sandbox run`, the
-# hook and `hawser sandbox env --moved` report the kernel's state after the move. rdma_rxe ends if its own NIC moves, so that
-# NIC stays, and a VLAN on it moves; its GID leaves a gap in the table before the move, which it fills afterwards.
+# Tests the GIDs of a NIC that moves into a container, where the kernel creates the GIDs again at other indexes: `hawser
+# sandbox run`, the hook and `hawser sandbox env --moved` must report the kernel's state after the move. rdma_rxe
+# removes its device if the device's NIC moves, so the NIC stays in place and a VLAN on the NIC moves instead. Before
+# the move, the table has a gap before the VLAN's GID; afterwards, the VLAN's GID fills the gap.
 # vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
@@ -13,7 +14,7 @@ logs="run.out env.out in.out"
 table=/sys/class/infiniband/rxe0/ports/1
 config=/run/c1/config.json
 
-# Prints the index of the VLAN's GID of RoCE v2 over IPv4 in a port's folder; the table has 1024 entries.
+# Prints the index of the VLAN's RoCE v2 GID over IPv4 in a port's folder. The table has 1024 entries.
 index() { # FOLDER
     for g in $(grep -l ffff:0a0b:0001 "$1"/gids/*); do
         grep -qs "RoCE v2" "$1/gid_attrs/types/${g##*/}" && echo "${g##*/}"
@@ -29,11 +30,11 @@ gap() {
 }
 gone() { ! grep -q "$1" $table/gids/*; }
 there() { grep -q "$1" $table/gids/*; }
-gap_again() { # the VLAN's GID follows another one, which disappears
+gap_again() { # the VLAN's GID is placed after another GID, which is then removed
     ip addr del 10.11.0.1/24 dev v0.5 && within 20 gone 0a0b:0001 && ip addr add 10.7.0.1/24 dev v0 && within 20 there 0a07:0001 &&
         ip addr add 10.11.0.1/24 dev v0.5 && within 20 there 0a0b:0001 && gap
 }
-# In the container: what it was told, and what its /sys contains.
+# In the container: compares the environment with the contents of /sys.
 cat >/tmp/inside.sh <<'END'
 table=/sys/class/infiniband/rxe0/ports/1
 for g in $(grep -l ffff:0a0b:0001 $table/gids/*); do
@@ -58,7 +59,7 @@ ok "the environment and /sys of the command say the same" grep -qx "env $inside 
 ok "the names are those of the plan" grep -qx '=rxe0:1 =v0.5' run.out
 ok "the VLAN is back" within 20 sh -c 'ip -o -4 address show dev v0.5 | grep -q 10.11.0.1/24'
 
-# According to the kernel: the table, seen from the container's namespace while the NIC is there.
+# Reads the kernel's table from the container's namespace while the NIC is there.
 ip netns add c
 hawser sandbox move byhand --netns c --nics v0.5 >move.out 2>&1
 ok "moved by hand" within 20 has_index

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the Python wheel: built by scripts/wheel.py, installed into a new virtual environment with NIXL, and used as
-README.md describes (TAP). Exits 77 with the reason if the build tools or NIXL are not available.
+"""Tests the Python wheel, which is built by scripts/wheel.py, installed into a new virtual environment with NIXL, and
+used as README.md describes (TAP). Exits 77 with the reason if the build tools or NIXL are not available.
 Usage: wheel_run.py BUILD SANITIZERS LIBFAKENCCL"""
 import base64
 import hashlib
@@ -18,16 +18,16 @@ sys.dont_write_bytecode = True
 from tap import done, ok, skip  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT = 60  # default limit of one command, in seconds
+LIMIT = 60  # default time limit of one command, in seconds
 NIXL = re.findall(r'"([0-9.]+)"', (ROOT / "nixl/tried.h").read_text(encoding="utf-8"))[-1]
 NO_TOOLS = 77  # exit status of wheel.py if build tools are missing
-# The libraries of glibc and gcc, which manylinux_2_28 has, and those that the wheel contains.
+# The libraries of glibc and gcc that manylinux_2_28 provides, and the libraries that the wheel contains.
 NEEDED = re.compile(r"(libc|libm|libpthread|libdl|librt|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.\d|libmnl\.so\.0|libnccl-net-hawser\.so")
 NEWEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
 
 
 class Missing(Exception):
-    """Something that this machine or its network lacks."""
+    """A required program or resource that this machine or its network lacks."""
 
 
 def environment(**more):
@@ -36,7 +36,7 @@ def environment(**more):
 
 
 def run(*argv, limit=LIMIT, cwd="/", **more):
-    """Runs a command outside the sources. Returns its exit status, and stdout and stderr as one text."""
+    """Runs a command outside the source tree. Returns its exit status, and its stdout and stderr as one string."""
     try:
         r = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit, cwd=cwd,
                            env=environment(**more), check=False)
@@ -64,10 +64,11 @@ def build(folder):
     return next((folder / "dist").glob("hawser_transfer-*-py3-none-manylinux_2_28_x86_64.whl")) if status == 0 else None
 
 
-# ---- what is in it ----------------------------------------------------------------------------------
+# ---- contents of the wheel --------------------------------------------------------------------------
 
 def symbol_faults(path):
-    """Yields versions of symbols that manylinux_2_28 lacks, and needed libraries that neither it nor the wheel has."""
+    """Yields symbol versions that manylinux_2_28 lacks, and required libraries that neither manylinux_2_28 nor the
+    wheel has."""
     table = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True).stdout
     for name, version in set(re.findall(r"\b(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)", table)):
         if tuple(map(int, version.split("."))) > NEWEST[name]:
@@ -110,7 +111,8 @@ def list_files(folder):
 
 
 def install(wheel, venv):
-    """Makes a new environment with numpy, cffi and NIXL, then installs the wheel. Returns the environment's Python."""
+    """Creates a new environment with numpy, cffi and NIXL, then installs the wheel. Returns the environment's
+    Python."""
     shutil.rmtree(venv, ignore_errors=True)
     status, text = run(sys.executable, "-m", "venv", venv)
     if status:
@@ -128,7 +130,7 @@ def install(wheel, venv):
 
 
 def run_example(python, folder):
-    """Runs the script of README.md in two processes."""
+    """Runs the README.md script in two processes."""
     text = re.search(r"^```python\n(import sys\n.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)[1]
     script = folder / "transfer.py"
     script.write_text(text, encoding="utf-8")
@@ -207,7 +209,8 @@ def use_nixl(python, hawser):
 
 
 def misuse_nixl(python, folder):
-    """Tests nixl-install where it refuses (exit status 1, one line, nothing changed), and where the user insists."""
+    """Tests cases that nixl-install refuses (exit status 1, one line, nothing changed), and cases in which the user
+    insists."""
     def attempt(what, said, *argv, **more):
         status, text = run(python, "-m", "hawser", "nixl-install", *argv, **more)
         ok(status == 1 and said in text and "Traceback" not in text and text.count("\n") == 1, what, status, text)
@@ -229,7 +232,7 @@ def misuse_nixl(python, folder):
     attempt("nor is it removed", "is not hawser's", "--remove", "--dir", site)
     ok((plugins / "libplugin_HAWSER.so").read_text() == "somebody's" and len(list(plugins.iterdir())) == 1, "it stays as it is")
     site, plugins = place("readonly")
-    plugins.symlink_to("/sys/kernel")  # where even root cannot make a file
+    plugins.symlink_to("/sys/kernel")  # where even root cannot create a file
     attempt("a folder that cannot be written", "cannot write", "--dir", site)
     site, plugins = place("new", "99.0")
     plugins.mkdir()
@@ -245,7 +248,7 @@ def misuse_nixl(python, folder):
 # ---- other Pythons ----------------------------------------------------------------------------------
 
 def find_python(version):
-    """Returns a Python of this version from the path, or from pyenv; None if there is none."""
+    """Returns a Python of this version from PATH or pyenv, or None."""
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or pathlib.Path.home() / ".pyenv") / "versions"
     for python in [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"))]:
         if python and run(python, "-c", f"import sys, venv, ensurepip; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')")[0] == 0:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launchers of `hawser mesh`, in a lab of eight nodes, and the faults that mesh must name: a NIC that is
-rate-limited, a rank that is killed, a rank that is stopped. For mesh_launch.py and bench/mesh_launchers."""
+"""The launchers of `hawser mesh`, in a lab of eight nodes, and the faults that mesh must report: a rate-limited NIC, a
+killed rank and a stopped rank. Used by mesh_launch.py and bench/mesh_launchers."""
 import contextlib
 import json
 import os
@@ -16,11 +16,11 @@ import time
 LETTERS = "abcdefgh"
 NODES = len(LETTERS)
 RATE, SLOW = "40mbit", "12mbit"
-# Short measurements with little data, because eight nodes share one machine.
+# The measurements are short and small, because all eight nodes run on one machine.
 OPTIONS = ["-v", "--size", "32KiB", "--depth", "4", "--quick", "--duration", "150ms"]
-BEGUN = re.compile(r"hawser mesh: one way: .* pairs? in")  # printed once all ranks have met, and the first pairs were measured
-ROUND = re.compile(r"(hawser mesh: one way: .* pairs? in[\s\S]*){2}")  # the first round is over
-BEGIN_S, RUN_S, END_S = 240, 150, 60  # until the first measurement, from there to the result, from there to the end
+BEGUN = re.compile(r"hawser mesh: one way: .* pairs? in")  # printed when the first pairs have been measured
+ROUND = re.compile(r"(hawser mesh: one way: .* pairs? in[\s\S]*){2}")  # printed after the first round
+BEGIN_S, RUN_S, END_S = 240, 150, 60  # timeouts of the first measurement, the result, and the exit
 FOUND = {"slow": ("port", "sends", "receives"), "dead": ("died",), "hung": ("silent",)}
 
 
@@ -29,7 +29,7 @@ def address(node):
 
 
 class Lab:
-    """Eight nodes with two NICs each. Use as a context."""
+    """Eight nodes with two NICs each. Use as a context manager."""
 
     def __init__(self, hawser, name):
         self.hawser, self.name = str(hawser), name
@@ -45,11 +45,11 @@ class Lab:
         return subprocess.run([self.hawser, "lab", what, "--name", self.name, *argv], check=True, timeout=120, capture_output=True, text=True)
 
     def inside(self, node, *argv):
-        """Returns argv for a command in a node, which also gets its own host name."""
+        """Returns the argv that runs a command in a node, with a host name for that node."""
         return [self.hawser, "lab", "exec", f"{self.name}/{node}", "--", "unshare", "-u", "sh", "-c", 'hostname node$0; exec "$@"', node, *map(str, argv)]
 
     def list_ranks(self, node):
-        """Returns the processes of hawser mesh in that node."""
+        """Returns the hawser mesh processes that run in a node."""
         there = os.stat(f"/run/netns/hawser-{self.name}-{node}").st_ino
         found = []
         for p in pathlib.Path("/proc").glob("[0-9]*"):
@@ -65,7 +65,7 @@ class Lab:
 
 
 class Output:
-    """The output of a process, read by a thread."""
+    """Collects the output of a process in a thread."""
 
     def __init__(self, process):
         self.process, self.text = process, ""
@@ -77,14 +77,14 @@ class Output:
             self.text += line.decode(errors="replace")
 
     def wait_for(self, pattern, seconds):
-        """Returns whether a matching line appeared, before the end of the process and in time."""
+        """Returns whether a matching line appeared before the process exited or the timeout expired."""
         end = time.monotonic() + seconds
         while not pattern.search(self.text) and self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.02)
         return bool(pattern.search(self.text))
 
     def end(self, seconds):
-        """Waits for the end of the process, and kills it if that does not come in time. Returns whether it came."""
+        """Waits for the process to exit, and kills it on timeout. Returns whether it exited in time."""
         try:
             self.process.wait(seconds)
             return True
@@ -100,8 +100,8 @@ class Launcher:
     """Starts all ranks; the JSON lines are written to self.json."""
 
     needs: list[str] = []
-    prefix = "node"  # prefix of mesh's name for a node, before its letter
-    own_status = False  # the exit status is the launcher's, whatever mesh's is
+    prefix = "node"  # prefix of a node's name in mesh's output; the node's letter follows
+    own_status = False  # whether the exit status is the launcher's instead of mesh's
 
     def __init__(self, lab, folder):
         self.lab, self.folder = lab, folder
@@ -124,7 +124,7 @@ class Launcher:
         return subprocess.Popen([str(a) for a in argv], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def start(self):
-        """Starts the processes; the end of the first one is the end of the run."""
+        """Starts the processes. The run ends when the first process exits."""
         raise NotImplementedError
 
     def stop(self):
@@ -132,7 +132,7 @@ class Launcher:
 
 
 class ByHand(Launcher):
-    """One process per node, with hawser's own variables."""
+    """One process per node, with hawser's own environment variables."""
 
     def environment(self, rank, node):
         return {"HAWSER_MESH_RANK": rank, "HAWSER_MESH_SIZE": NODES, "HAWSER_MESH_MEET": address("a"), "HAWSER_MESH_NAME": f"node{node}"}
@@ -154,7 +154,8 @@ class Torchrun(Launcher):
     own_status = True
 
     def start(self):
-        # --redirects and --tee: Debian 12's torch 1.13 cannot read its own defaults under Python 3.11
+        # --redirects and --tee are passed because torch 1.13 from Debian 12 cannot parse its own defaults on Python
+        # 3.11
         return [self.popen(self.lab.inside(node, "torchrun", "--nnodes", NODES, "--node_rank", rank, "--nproc_per_node", 1, "--master_addr", address("a"),
                                            "--master_port", 29500, "--redirects", 1, "--tee", 1, "--log_dir", self.folder, "--no_python", *self.mesh()), {})
                 for rank, node in enumerate(LETTERS)]
@@ -192,7 +193,7 @@ exec {lab.hawser} lab exec {lab.name}/$n -- unshare -u sh -c 'hostname node$0; e
 
 
 class Srun(Launcher):
-    """slurmctld in node a, slurmd in each node, one munged for all."""
+    """slurmctld in node a, slurmd in each node, and one munged shared by all nodes."""
 
     needs = ["slurmctld", "slurmd", "srun", "munged"]
 
@@ -282,8 +283,8 @@ class Run:
     """The result of a run: findings as (what, node, NIC) and as text, the exit status, and the output."""
 
     def __init__(self, launcher, faults, pause=0.0):
-        """faults: what happens to which nodes; to ranks, it happens pause seconds after the first measurement.
-        self.ended: everything ended in time."""
+        """faults maps nodes to faults. Faults of ranks are injected `pause` seconds after the first measurement.
+        self.ended is true if all processes exited in time."""
         lab = launcher.lab
         launcher.json.unlink(missing_ok=True)
         for node in (n for n, f in faults.items() if f == "slow"):
@@ -304,7 +305,7 @@ class Run:
                 time.sleep(0.05)
             self.seconds = time.monotonic() - begin
             self.ended = begun and launcher.json.exists()
-            if self.ended:  # the file is written at the end, and a launcher may wait for a rank that hangs
+            if self.ended:  # the file is written last, and a launcher may wait for a hung rank
                 for node in (n for n, f in faults.items() if f == "hung"):
                     lab.signal_ranks(node, signal.SIGKILL)
                 self.ended = all([o.end(END_S) for o in outputs])

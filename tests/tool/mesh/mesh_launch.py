@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser mesh` with its launchers: Open MPI, SLURM, torchrun's variables, ssh or by hand, in a lab of network
-namespaces (TAP). In one run a NIC is rate-limited, a rank is killed and another one is stopped: all three must be
-named. bench/mesh_launchers counts runs with one of these faults each. more: by hand, what is the same with every
-launcher. Usage: mesh_launch.py HAWSER hand|more|hosts|mpirun|srun|torchrun"""
+"""Tests `hawser mesh` with its launchers in a lab of network namespaces (TAP): Open MPI, SLURM, torchrun's variables,
+ssh, and processes started by hand. In one run, a NIC is rate-limited, a rank is killed and another rank is stopped;
+mesh must report all three. bench/mesh_launchers counts results over many runs with a single fault. "more" starts the
+ranks by hand and tests the features that do not depend on the launcher. Usage: mesh_launch.py HAWSER
+hand|more|hosts|mpirun|srun|torchrun"""
 import os
 import pathlib
 import re
@@ -22,8 +23,8 @@ KINDS = {"hand": ByHand, "more": ByHand, "hosts": Hosts, "mpirun": Mpirun, "srun
 
 
 def try_all_at_once(launcher):
-    """Tests that all three faults are named. On a busy machine, others may also be reported:
-    bench/mesh_launchers counts these."""
+    """Tests that all three faults are reported. On a busy machine, mesh may report more than these;
+    bench/mesh_launchers counts such false findings."""
     faults = {"b": "slow", "d": "dead", "g": "hung"}
     launcher.extra = ["--deadline", "5s"]
     r = Run(launcher, faults)
@@ -39,7 +40,7 @@ def try_all_at_once(launcher):
 
 
 def interrupt_hosts(launcher):
-    """Interrupts `hawser mesh --hosts`, which must report what it has measured."""
+    """Interrupts `hawser mesh --hosts`, which must report the measurements made so far."""
     launcher.json.unlink(missing_ok=True)
     launcher.extra = []
     process = launcher.start()[0]
@@ -52,7 +53,7 @@ def interrupt_hosts(launcher):
 
 
 def more_by_hand(launcher):
-    """Tests what is the same with every launcher."""
+    """Tests the features that do not depend on the launcher."""
     launcher.extra = ["--report", launcher.folder / "report.html", "--load", "--wait", "10s", "--time", "3s"]
     launcher.json.unlink(missing_ok=True)
     every = launcher.start()
@@ -81,7 +82,7 @@ def more_by_hand(launcher):
 
 
 def refuses(folder):
-    """Tests the messages before anything is measured."""
+    """Tests the messages that are printed before the first measurement."""
     none = {k: v for k, v in os.environ.items() if not k.startswith(("HAWSER_MESH", "SLURM", "OMPI", "PMIX", "RANK", "WORLD_SIZE"))}
     own = {"HAWSER_MESH_RANK": "1", "HAWSER_MESH_SIZE": "2", "HAWSER_MESH_MEET": "198.18.0.77"}
     (folder / "one").write_text("a\n")

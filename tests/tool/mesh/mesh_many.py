@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `hawser mesh --hosts` on 64 nodes of this machine (TAP), which takes minutes: one NIC is rate-limited, one rank
-is killed, one is stopped. Not part of `make check`. Meanwhile it raises the kernel's limit of neighbour entries, which
-all network namespaces share: with the default of 1024, 64 nodes cannot all reach each other.
+"""Tests `hawser mesh --hosts` with 64 nodes on this machine (TAP): one NIC is rate-limited, one rank is killed and one
+is stopped. The test takes minutes and is not part of `make check`. During the test, the kernel's limit on neighbour
+entries is raised: all network namespaces share the limit, and with the default of 1024, 64 nodes cannot all reach each
+other.
 Usage: mesh_many.py HAWSER [NODES [REPORT]]"""
 import json
 import os

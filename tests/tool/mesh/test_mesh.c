@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parts of `hawser mesh` without a network: evaluation of the launchers' variables, lists of hosts, the
+/* Tests the parts of `hawser mesh` that need no network: parsing of the launchers' variables and of host lists, the
  * schedule, messages, JSON lines, findings that need no statistics, and the comparison with a baseline. */
 #include "tests/tap.h"
 
@@ -18,7 +18,7 @@ struct env_case {
     int rc;
     const char *launcher, *meet, *name, *rack;
     uint32_t rank, size, names;
-    uint16_t port; /* 0: any of the ports for jobs */
+    uint16_t port; /* 0: any of the ports for jobs is correct */
 };
 
 static const struct env_case cases[] = {
@@ -194,7 +194,7 @@ static void test_env(void)
     }
 }
 
-/* Tests that an error says what is wrong with HAWSER_MESH_NAMES. */
+/* Tests that the error message describes the fault in HAWSER_MESH_NAMES. */
 static void test_names(void)
 {
     static const char *const bad[][2] = {{"HAWSER_MESH_NAMES=n[1-2", "HAWSER_MESH_NAMES: 'n[1-2' has an unclosed"},
@@ -312,7 +312,7 @@ static void add(struct mesh *m, uint16_t from, uint16_t to, enum mesh_kind kind,
         exit(99);
 }
 
-/* Makes six identical nodes with two NICs each. */
+/* Creates six identical nodes with two NICs each. */
 static void make_cluster(struct mesh *m)
 {
     if (mesh_init(m, 6) < 0)
@@ -339,7 +339,8 @@ static void make_cluster(struct mesh *m)
     }
 }
 
-/* Checks that the only finding contains this text; "": that there is none. */
+/* Checks that there is exactly one finding and that it contains this text, or, if the text is "", that there are no
+ * findings. */
 static void expect(struct mesh *m, const char *want, const char *what)
 {
     struct mesh_findings f;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the output of `hawser mesh` when memory runs out: each calloc() fails once (linked with --wrap). The functions
- * then return -ENOMEM instead of a result from which something is missing. */
+/* Tests the output of `hawser mesh` when memory runs out: each calloc() call fails in turn (linked with --wrap). The
+ * functions must then return -ENOMEM and not an incomplete result. */
 #include "tests/tap.h"
 #include "tool/mesh/show/mesh_heat.h"
 #include "tool/mesh/show/mesh_out.h"
 
 #include <unistd.h>
 
-static int left = -1; /* calls until one fails; -1 for none */
+static int left = -1; /* calloc() calls that succeed before one fails; -1: none fails */
 static bool failed;
 
 void *__real_calloc(size_t n, size_t size);
@@ -31,7 +31,7 @@ static int page(const struct mesh *m, const struct mesh_findings *f, FILE *out)
     return mesh_html(m, f, path);
 }
 
-/* Lets the first call of calloc() fail, then the second, and so on, until none fails. */
+/* Repeats fn with its first calloc() call failing, then its second, and so on, until no call fails. */
 static void exhaust(int (*fn)(const struct mesh *, const struct mesh_findings *, FILE *), const struct mesh *m,
                     const char *what)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedule and the findings of `hawser mesh` on simulated clusters of 8 to 200 nodes: noise of several percent
- * for nodes, paths and measurements, slow moments of single measurements, and one planted fault, which must be named
- * correctly in 99 of 100 clusters; in healthy ones nothing may be named. Usage: test_mesh_sim [NODES CLUSTERS]: that
- * size, that many clusters of each fault
+ * Tests the schedule and the findings of `hawser mesh` on simulated clusters of 8 to 200 nodes. Nodes, paths and
+ * measurements have several percent of noise, single measurements may be slow, and each cluster has at most one planted
+ * fault. mesh must name the fault correctly in 99 of 100 clusters, and must not report a fault in healthy clusters.
+ * Usage: test_mesh_sim [NODES CLUSTERS], to simulate CLUSTERS clusters of NODES nodes for each fault
  */
 #include "tests/tap.h"
 
@@ -48,7 +48,7 @@ struct cluster {
     struct mesh m;
 };
 
-/* noise, which depends only on a name */
+/* noise, determined only by the seed and the arguments */
 
 static uint64_t mix(uint64_t x)
 {
@@ -118,7 +118,7 @@ static double measure_latency(const struct cluster *c, uint32_t a, uint32_t b, u
     if (c->plant == LATE_PAIR && lo == HW_MIN(c->bad, c->other) && hi == HW_MAX(c->bad, c->other))
         late = 3;
     double moment = uniform(mix(luck + 1)) < MOMENTS ? 1.5 + 2 * uniform(mix(luck + 2)) : 1;
-    if (c->plant == POLLED) /* both ends poll, or one must be woken; in repeated measurements it always must */
+    if (c->plant == POLLED) /* in some first and all repeated measurements, one end has to be woken up */
         moment = try > 0 || uniform(mix(luck + 3)) < POLLED_NOT ? 2 + 2 * uniform(mix(luck + 4)) : 1;
     return LATENCY * late * moment *
            exp(NODE_SD * (normal(name_of(c, 6, a, 0, 0)) + normal(name_of(c, 6, b, 0, 0))) +
@@ -156,7 +156,7 @@ static void measure_pair(struct cluster *c, struct mesh_pair p, uint64_t try, bo
     keep(c, p.b, p.a, MESH_K_LATENCY, MESH_ALL, us, again);
 }
 
-/* Measures the suspects again. */
+/* Repeats the measurements of the suspects. */
 static void measure_again(struct cluster *c, const struct mesh_findings *f, uint64_t try)
 {
     for (size_t i = 0; i < f->n_suspects; i++)
@@ -164,7 +164,7 @@ static void measure_again(struct cluster *c, const struct mesh_findings *f, uint
                      f->suspect[i].kind == MESH_K_RAIL);
 }
 
-/* Measures like the lead: all rounds, then the suspects AGAIN times. */
+/* Measures in the same order as the lead rank: all rounds first, then the suspects AGAIN times. */
 static void measure_cluster(struct cluster *c, struct mesh_findings *f)
 {
     struct mesh_pair *pair = calloc(c->n / 2 + 1, sizeof *pair);
@@ -183,7 +183,7 @@ static void measure_cluster(struct cluster *c, struct mesh_findings *f)
             c->m.node[c->bad].state = MESH_DIED;
         size_t n = mesh_round(c->n, r, pair);
         for (size_t i = 0; i < n; i++)
-            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* like the lead */
+            measure_pair(c, pair[i], 0, r < 2 + c->n % 2); /* as the lead rank does */
     }
     free(pair);
     for (uint64_t try = 1; try <= AGAIN; try++) {
@@ -227,7 +227,7 @@ static bool is_right(const struct cluster *c, const struct mesh_finding *f)
     }
 }
 
-/* Returns whether the planted fault was found, and nothing else. */
+/* Returns whether mesh found the planted fault and nothing else. */
 static bool run_cluster(uint32_t n, enum plant plant, uint64_t seed)
 {
     struct cluster c = {.n = n, .seed = seed, .plant = plant, .nics = n > 200 ? 2 : NICS};

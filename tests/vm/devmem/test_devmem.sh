@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests transport devmem: hawser serve in one namespace, validate and bench in the other, each with its hawserd, over
-# the simulated cards and the kernel's own devmem path; the fake driver provides GPU memory, by udmabuf. hawser itself
-# verifies every transfer: a bad byte changes the exit status.
+# Tests the devmem transport: hawser serve in one namespace and validate and bench in the other, each with its own
+# hawserd, over the simulated cards and the kernel's own devmem path. The fake driver provides GPU memory through
+# udmabuf. hawser itself verifies every transfer, so a wrong byte changes the exit status.
 # vm: programs ip BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh BUILD/tests/fakes/cuda/libfakecuda.so:/libfakecuda.so
 # vm: modules tcp_diag?
@@ -10,7 +10,7 @@
 # vm: timeout 600
 . /dmnic.sh
 
-# A slow machine, which may pause occasionally, must not count as a dead path.
+# A slow machine may pause occasionally. With these timeouts, hawser does not treat a pause as a failed path.
 export HAWSER_STALL_MS=15000 HAWSER_HANDSHAKE_MS=60000 HAWSER_PEER_TIMEOUT_MS=60000
 export HAWSER_CUDA_LIBRARY=/libfakecuda.so FAKECUDA_UDMABUF=1 FAKECUDA_GPUS=2 FAKECUDA_MEMORY=512 HAWSER_DEVMEM_POOL=16MiB
 key=/tmp/key
@@ -46,7 +46,8 @@ unserve() {
     wait "$server"
     true
 }
-# On this machine connecting may take longer than the tool waits: tries that three times, and everything else once.
+# In a guest, connecting may take longer than the tool waits. A run that fails for this reason is retried up to twice;
+# other failures are not retried.
 run() { # COMMAND OPTIONS
     command=$1
     shift
@@ -60,10 +61,10 @@ run() { # COMMAND OPTIONS
     [ $rc = 0 ] || sed 's/^/serve: /' /tmp/serve.log
     return $rc
 }
-bench() { # OPTIONS: two channels, 4 MB
+bench() { # OPTIONS: runs bench with two channels and 4 MB of data
     run bench --gpus 0 --channels 2 --size 512K --iters 8 --depth 4 "$@"
 }
-# Prints what the last run reported in GB as kB.
+# Prints a value in kB that the last run reported in GB.
 devmem_gb() { # here|there tx|rx|copied
     awk -v side="$1" -v what="$2" '
         $1 == "here" || $1 == "there" { at = $1 }
@@ -73,23 +74,23 @@ devmem_gb() { # here|there tx|rx|copied
             print v[what] * 1e6; found = 1 }
         END { if (!found) print 0 }' /tmp/run.log
 }
-all_of_it() { # BYTES in thousands: received into device memory on the other side, and none of it copied
+all_of_it() { # BYTES in thousands: the other end received at least this much into device memory and copied nothing
     echo "into device memory: $(devmem_gb there rx) kB, copied: $(devmem_gb there copied) kB"
     [ "$(devmem_gb there rx)" -ge "$1" ] && [ "$(devmem_gb there copied)" = 0 ]
 }
 two_gpus() { # OPTIONS
     run bench --gpus 0:0,1:1 --require-devmem --channels 1 --size 512K --iters 8 --depth 4 "$@"
 }
-straight() { # N: this many lines report that the NIC wrote everything to its GPU's memory, and none reports anything else
+straight() { # N: exactly N lines report that the NIC wrote all data into GPU memory, and no line reports otherwise
     [ "$(grep -c 'device path 100.00 %, staged 0.00 %, copied 0.00 %' /tmp/run.log)" = "$1" ] &&
-        [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # with the heading
+        [ "$(grep -c 'device path' /tmp/run.log)" -le $(($1 + 1)) ] # the heading may match too
 }
 agrees() { grep -q "the NIC's own count, rx_devmem_pkts: [1-9]" /tmp/run.log && ! grep WARNING: /tmp/run.log; }
-falls_back() { # WORDS: a transfer succeeds anyway, and prints this
+falls_back() { # WORDS: the transfer falls back to tcp and succeeds, and serve reports WORDS as the reason
     bench || return 1
     grep -q "using plain tcp instead of devmem to [a-z]*: .*$1" /tmp/serve.log
 }
-background() { # OPTIONS: a longer one, so that something can happen meanwhile
+background() { # OPTIONS: starts a longer bench in the background
     : >/tmp/long.log
     ip netns exec n0 timeout 200 hawser bench 10.9.0.2 --transport devmem --knob devmem_socket=/tmp/hawserd0 --key-file $key -v \
         --gpus 0 --channels 2 --window 1MiB --size 512K --iters "${iters-200}" --depth 4 >/tmp/long.log 2>&1 &
@@ -104,7 +105,7 @@ background_ends() {
     cat /tmp/long.log
     return $rc
 }
-# Does $1 in the middle of a transfer, which must succeed.
+# Executes $1 in the middle of a transfer, which must succeed.
 meanwhile() {
     background || return 1
     "$1"
@@ -125,7 +126,7 @@ restart() {
 unbind() {
     kill_daemon 1 TERM
 }
-move_route() { # traffic of the card has no route for a while
+move_route() { # makes the card's traffic unroutable for one second
     ip -n n0 route add unreachable 10.9.0.2/32
     sleep 1
     ip -n n0 route del unreachable 10.9.0.2/32

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the simulated card of lab/dmnic through the kernel's bare interface: steering, receiving into and sending from
-# bound memory in both directions, what it refuses, what it leaves behind.
+# Tests the simulated card of lab/dmnic through the kernel's own interface: steering, receiving into bound memory and
+# sending from it in both directions, requests that the card refuses, and that nothing is left behind.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
@@ -17,7 +17,7 @@ ok "they answer each other" in0 ping -c 2 -W 10 10.9.0.2
 ok "a card cannot be deleted" says 'not supported' ip -n n0 link del dm0
 ok "an MTU beyond 9000 is refused" refused ip -n n0 link set dm0 mtu 9001
 
-# Bindings and rules without what they need are refused.
+# Bindings and rules whose prerequisites are missing are refused.
 probe1 nic dm1 split=off
 case $kernel in
 6.12.*) ok "bind-rx without header split: no data" says 'No data available' probe1 recv dm1 queue=3 ;;
@@ -58,7 +58,7 @@ case $kernel in
     ;;
 esac
 
-# Two receivers with a queue, memory and a flow each.
+# Two receivers, each with its own queue, memory and flow.
 probe1 nic dm1 rule=4:5001:2 >rules
 two() {
     probe1 recv dm1 queue=2 port=5001 bytes=1000000 seed=77 >recv2 2>&1 &
@@ -76,7 +76,7 @@ ok "one owner, three connections" sh -c '. /dmnic.sh
     done
     wait $receiver && [ "$(value recv devmem)" = 900000 ]'
 
-# With a card that is down, 7.x binds, and makes the pool when it comes up.
+# On 7.x, binding to a card that is down succeeds, and the page pool is created when the card is brought up.
 ip -n n1 link set dm1 down
 case $kernel in
 6.12.*) ok "bind-rx on a card that is down" says 'Network is down' probe1 recv dm1 queue=3 ;;
@@ -102,7 +102,7 @@ ok "merged packets, MTU 1500" all_devmem 1 "queue=3 bytes=1000000" "bytes=100000
 ok "... in whole pages" [ "$(value recv frags)" -lt 500 ]
 for_all 0 large
 
-# Data that steering does not direct to the bound queue is correct too, but in ordinary memory.
+# Data that steering does not direct to the bound queue also arrives correctly, but in ordinary memory.
 probe1 nic dm1 unrule=0
 ok "without its rule a flow" transfer 1 "queue=3 bytes=1000000" "bytes=1000000"
 ok "... arrives as ordinary data" [ "$(value recv plain)" = 1000000 ]

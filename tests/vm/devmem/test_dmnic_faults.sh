@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests lab/dmnic with faults: its own fault knobs, links that flap, receivers that are killed, pools that run dry, memory
-# that is unbound, queues that are reset and cards that vanish under load. Data arrives correctly anyway, except
-# with corrupt and recycle_all, and no pool is left waiting.
+# Tests lab/dmnic under faults: the module's own fault knobs, links that flap, receivers that are killed, page pools
+# that run out of memory, memory that is unbound, queues that are reset, and cards that are removed under load. Data
+# must nevertheless arrive intact, except with corrupt and recycle_all, and no page pool may be left waiting.
 # vm: programs ip ethtool BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: build-module lab/dmnic
@@ -11,7 +11,7 @@
 
 case $kernel in
 6.12.*) dev() { :; } ;;
-*) dev() { echo "dev=dm$1"; } ;; # from bound memory too, if the kernel can do that
+*) dev() { echo "dev=dm$1"; } ;; # also send from bound memory if the kernel supports this
 esac
 size=1000000
 
@@ -37,7 +37,7 @@ ok "payload that was not copied does not pass" refused transfer 1 "queue=3 bytes
 ok "... because its bytes are wrong" [ "$(value recv bad)" -gt 1000 ]
 for_all 0 corrupt
 
-# Pools that run dry: with too little memory, or because pages are given out slowly.
+# Page pools run empty because the memory is too small or because pages are returned slowly.
 was=$(counter 1 "rx_alloc_fail[3]")
 ok "a receiver with 16 pages that gives them back late" all_devmem 1 "queue=3 bytes=100000 mem=65536 clamp=$((16 * 1448)) lazy=300" "bytes=100000 $(dev 0)"
 ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
@@ -48,7 +48,7 @@ for_all 0 refill
 ok "... made the card drop packets" grew 1 "rx_alloc_fail[3]" "$was" 1
 ok "after that all is as before" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 
-# Executes a command while data arrives; it ends before the data does.
+# Executes a command while data arrives. The command must finish before the transfer does.
 load() { # TO RECV-OPTIONS WHAT...
     busy "$1" "bytes=$((size * 24)) $2" "bytes=$((size * 24)) $(dev $((1 - $1)))"
     shift 2
@@ -63,7 +63,8 @@ flap() {
 }
 ok "the link flaps at both ends" load 1 "" flap
 ok "... and the memory is still bound" [ "$(value recv plain)" = 0 ]
-# The route of an idle connection is dropped with the link and is not looked up again: see reroute() in dmnic_probe.c.
+# When the link goes down, the kernel drops the cached route of an idle connection and does not look up a new route: see
+# reroute() in dmnic_probe.c.
 idle() {
     start 1 "queue=3 bytes=$size" && push_start "bytes=$size idle=1 $(dev 0)" && within 60 grep -q idle send &&
         ip -n n0 link set dm0 down && ip -n n0 link set dm0 up
@@ -102,17 +103,17 @@ busy 0 bytes=100000000 "bytes=100000000 $(dev 1)"
 kill -KILL "$sender"
 ok "a killed sender: the receiver notices" refused wait "$receiver"
 
-# A namespace that ends returns its card, including pools.
+# When a namespace is deleted, its card returns to the initial namespace with all pools.
 ip netns del n1
 ok "the card of a namespace that is gone comes back" within 60 ip link show dm1
 ip netns add n1 && ip link set dm1 netns n1 && address 1
 ok "... and works in another" all_devmem 1 "queue=3 bytes=$size" "bytes=$size $(dev 0)"
 
-# A segment that is entirely in header memory but marked like one with pages: GRO appends it to unreadable ones, and recvmsg()
-# never gets past it.
+# Creates segments whose data is entirely in header memory, but which are marked as having device pages. GRO appends
+# such a segment to unreadable ones, and recvmsg() can never get past it.
 for_all 1 recycle_all
 for_all 100 linear
-# Whether GRO does so depends on what arrives together: it happens in one of a few transfers.
+# GRO merges the segments only if they arrive together, which happens in one of a few transfers.
 wedges() {
     for try in 1 2 3 4 5 6 7 8; do
         transfer 1 "queue=3 bytes=$size" "bytes=$size chunk=14530 $(dev 0)" || return 0
@@ -124,7 +125,7 @@ ok "recycle_all wedges a receiver" wedges
 ok "... with ENODEV" grep -q 'No such device' recv
 for_all 0 linear recycle_all
 
-# The cards vanish under load, the receiver's memory still bound.
+# The module is removed under load, while the receiver's memory is still bound.
 busy 1 bytes=100000000 bytes=100000000
 ok "the module is removed under load" rmmod dmnic
 kill -KILL "$receiver" "$sender"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests hawserd, plan and doctor with cards that behave like gve, mlx5, bnxt and fbnic (dmnic's like=), all four in one load
-# of the module: queues are bound whatever rules exist, data arrives in them, and afterwards the card is as it was, so that an
-# XDP program can be attached.
+# Tests hawserd, plan and doctor with cards that behave like gve, mlx5, bnxt and fbnic (dmnic's like= parameter). One
+# load of the module creates all four. Queues can be bound whatever rules exist, data arrives in the queues, and
+# afterwards the card is restored, so an XDP program can be attached.
 # vm: programs ip ethtool BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/hawserd_client BUILD/tests/vm/dmnic_probe BUILD/tests/vm/xdp_hold
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
@@ -27,7 +27,7 @@ as_before() {
     card >/tmp/card.now 2>&1
     diff /tmp/card.was /tmp/card.now
 }
-is_now() { # TEXT of the status in JSON
+is_now() { # TEXT: the status in JSON contains TEXT
     in1 hawser devmem status --state /tmp/none --json "$dm" | tr -d ' \n' >/tmp/is_now.out
     cat /tmp/is_now.out
     grep -q "$1" /tmp/is_now.out
@@ -38,7 +38,7 @@ serve() {
     within 20 answers
 }
 answers() { ! client | grep -q 'ENOENT\|ECONNREFUSED'; }
-start_client() { # STEPS...: starts a client that stays
+start_client() { # STEPS...: starts a client that keeps running
     : >/tmp/client
     ip netns exec n1 hawserd_client $sock "$@" wait >/tmp/client 2>&1 &
     client=$!
@@ -50,7 +50,7 @@ end_client() {
     wait "$client"
     true
 }
-xdp() { # [frags]: attaches an XDP program, until unxdp
+xdp() { # [frags]: attaches an XDP program, which remains attached until unxdp
     : >/tmp/xdp
     ip netns exec n1 xdp_hold "$dm" "$@" >/tmp/xdp 2>&1 &
     xdp=$!
@@ -58,7 +58,7 @@ xdp() { # [frags]: attaches an XDP program, until unxdp
     cat /tmp/xdp
     grep -q attached /tmp/xdp
 }
-unxdp() { # restores rx-gro-hw, which the kernel has turned off for it (dev_disable_gro_hw(), net/core/dev.c)
+unxdp() { # restores rx-gro-hw, which the kernel turned off for the XDP program (dev_disable_gro_hw(), net/core/dev.c)
     kill "$xdp"
     wait "$xdp"
     [ "$like" != bnxt ] || in1 ethtool -K "$dm" rx-gro-hw on
@@ -93,7 +93,7 @@ else
     ok "doctor: bnxt and fbnic say that they do" grep -q 'PASS  nic.header-split  *dm5, dm7: on' /tmp/doctor
 fi
 
-# Binds and releases memory with the card as it is now. HOW: for the texts
+# Binds and releases memory with the card's current settings. HOW describes the settings in test names.
 bound_and_back() { # HOW
     card >/tmp/card.was 2>&1
     ok "$like, $1: a queue is bound" prints '^rx [0-9]* [0-9]* 2$' client rx:"$dm":4194304:1
@@ -104,7 +104,7 @@ pair=0
 for like in $likes; do
     dm=dm$((2 * pair + 1))
     ok "$like: the driver is named so" prints "^driver: $like" in1 ethtool -i $dm
-    # rules of others, the first at 0, because unfilled entries of a list would read as 0
+    # foreign rules, the first at location 0, because unfilled entries of a list would read as 0
     in1 ethtool -K $dm ntuple on
     for port in 7001 7002 7003; do
         in1 ethtool -N $dm flow-type tcp4 dst-port $port action 3 loc $((7 * (port - 7001)))
@@ -156,7 +156,7 @@ for like in $likes; do
         ok "bnxt: without rx-gro-hw it reports no header split" is_now '"header_split":"off"'
         bound_and_back "rx-gro-hw off"
         ;;
-    gve | fbnic) # set by an operator, for other programs: hawserd must not undo it
+    gve | fbnic) # an operator set these for other programs, so hawserd must not undo them
         [ $like = gve ] || ! $new || in1 dmnic_probe nic $dm thresh=0
         in1 dmnic_probe nic $dm split=on
         bound_and_back "configured before"

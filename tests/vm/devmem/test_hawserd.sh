@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests hawserd with the simulated card, on the kernel's own devmem path: binding, steering, what it refuses, what is left
-# when clients and daemons are killed. The state of the card is compared as ethtool shows it.
+# Tests hawserd with the simulated card and the kernel's own devmem path: binding, steering, invalid requests, and the
+# state that killed clients and daemons leave behind. The card's state is compared as ethtool shows it.
 # vm: programs ip ethtool setpriv BUILD/hawser BUILD/helper/hawserd BUILD/tests/vm/hawserd_client BUILD/tests/vm/dmnic_probe
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/devmem/dmnic.sh:/dmnic.sh
 # vm: modules tcp_diag?
@@ -13,22 +13,22 @@ sock=/tmp/hawserd.sock
 state=/tmp/hawserd.state
 
 client() { in1 hawserd_client $sock "$@"; }
-as_nobody() { # COMMAND...: as user 65534, in n1
+as_nobody() { # COMMAND...: runs the command in n1 as user 65534
     in1 sh -c 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' - "$@"
 }
-# Prints the card as an operator sees it: RSS and rules, then what hawser reads, because Debian 12's ethtool has no
-# hds-thresh.
+# Prints the card's state as an operator sees it: first RSS and rules, then the state that hawser reads, because the
+# ethtool of Debian 12 does not show hds-thresh.
 card() {
     in1 ethtool -x dm1 && in1 ethtool -n dm1 &&
         in1 hawser devmem status --state /tmp/none --json dm1 | sed 's/"hawserd":[^,]*,//'
 }
-# A query takes a while, so "within 2", which is twenty attempts, is long enough.
+# Each query takes a while, so the twenty attempts of "within 2" allow enough time.
 as_before() {
     card >/tmp/card.now 2>&1
     diff /tmp/card.was /tmp/card.now
 }
 serve() { # OPTIONS
-    # not with in1, which is a separate shell process: this process id must be hawserd's
+    # not through in1, which runs in another shell process: $! has to be the process id of hawserd
     ip netns exec n1 hawserd --socket $sock --state $state -v "$@" >>/tmp/hawserd.log 2>&1 &
     hawserd=$!
     within 20 answers
@@ -37,7 +37,7 @@ answers() { ! client | grep -q 'ENOENT\|ECONNREFUSED'; }
 unserve() {
     kill "$hawserd" && wait "$hawserd"
 }
-start_client() { # STEPS...: starts a client that stays
+start_client() { # STEPS...: starts a client that keeps running
     : >/tmp/client
     ip netns exec n1 hawserd_client $sock "$@" wait >/tmp/client 2>&1 &
     client=$!
@@ -57,7 +57,7 @@ prints() { # WHAT COMMAND...
 }
 shows() { grep -q "$1" /tmp/client || { cat /tmp/client; return 1; }; }
 bound() { in1 hawser devmem status --state /tmp/none --json dm1 | grep -o '"queue":[0-9]*' | tr -d '\n'; }
-uses() { # QUEUES: ordinary traffic uses these and no others
+uses() { # QUEUES: ordinary traffic uses exactly these queues
     in1 ethtool -x dm1 >/tmp/uses.out
     cat /tmp/uses.out
     [ "$(sed -n 's/^  *[0-9]*: *//p' /tmp/uses.out | tr -s ' \n' '\n' | grep . | sort -un | tr '\n' ' ')" = "$1 " ]
@@ -100,7 +100,7 @@ ok "which then is free again" prints '^rx [0-9]* [0-9]* 5$' client rx:dm1:104857
 end_client
 ok "the killed client's queues go back, and all is as it was" within 2 as_before
 
-# ---- what arrives goes to the queue
+# ---- steered data arrives in the queue
 ip netns exec n0 hawserd_client - serve:10.9.0.1:6000:300000 >/tmp/server 2>&1 &
 server=$!
 ip netns exec n1 hawserd_client - serve:10.9.0.2:6000:1 >/tmp/server1 2>&1 &
@@ -113,11 +113,11 @@ ok "to the binding's queue" shows '^steer [0-9]* 7$'
 ok "there is a rule" prints 'Total 1 rules' in1 ethtool -n dm1
 ok "its bytes come into bound memory" within 30 grew 1 "rx_devmem_bytes[7]" "$was7" 20000
 end_client
-ok "rule and binding are gone" within 10 as_before # the kernel checks once a second whether a pool has got its pages back
+ok "rule and binding are gone" within 10 as_before # the kernel checks once a second whether a pool has all pages back
 ok "a connection that ends" start_client rx:dm1:4194304:1 connect:10.9.0.1:6000 steer close
 ok "takes its rule along" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
 end_client
-# ---- connections that end while they are steered, and whose sockets stay: their ports may be another user's next
+# ---- connections that end while they are steered, but whose sockets remain: another user may reuse the ports
 ok "a connection that is dissolved" start_client rx:dm1:4194304:1 connect:10.9.0.1:6000 steer dissolve
 ok "takes its rule along, though its socket stays" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
 end_client
@@ -126,7 +126,7 @@ ok "some in time for a rule, some not" shows '^race [1-9][0-9]* [0-9]*$'
 ok "no rule stays" within 10 prints 'Total 0 rules' in1 ethtool -n dm1
 ok "and the journal has none" refused grep '^rule' $state
 end_client
-# ---- clients that are stopped keep what they have, and delay no others
+# ---- stopped clients keep their queues and do not delay other clients
 ok "a client that is stopped" start_client rx:dm1:4194304:2
 kill -STOP "$client"
 ok "another one is served" prints '^rx [0-9]* [0-9]* 5$' client rx:dm1:1048576:1
@@ -138,11 +138,11 @@ ok "one connection has one rule" prints 'steer EEXIST' client rx:dm1:1048576:1 c
 ok "an end on this machine is refused" prints 'steer EINVAL both ends' client rx:dm1:1048576:1 connect:10.9.0.2:6000 steer
 ok "and all is as it was" within 2 as_before
 
-# ---- memory that does not fit
+# ---- unsuitable memory
 ok "a memfd is no dma-buf" prints 'rx EBADF' client memfd:dm1:65536
 ok "one page for two queues" prints 'rx EINVAL the dma-buf has 4096 bytes' client rx:dm1:4096:2
 ok "a NIC that is not there" prints 'rx ENODEV' client rx:eth9:65536:1
-# an unknown name, for which the kernel would load a module on behalf of hawserd
+# an unknown name, for which the kernel would otherwise load a module on behalf of hawserd
 modprobe_was=$(cat /proc/sys/kernel/modprobe)
 printf '#!/bin/sh\necho "$@" >>/tmp/modprobe.log\n' >/tmp/modprobe
 chmod +x /tmp/modprobe
@@ -199,7 +199,7 @@ wait $hawserd
 ok "killed again, the next one undoes it at its start" serve
 ok "all is as it was" within 2 as_before
 
-# ---- a table that an operator made, a queue that another process has bound
+# ---- an RSS table set by an operator, and a queue bound by another process
 unserve
 in1 ethtool -X dm1 equal 5
 in1 ethtool -K dm1 ntuple on

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests attacks on hawserd that depend on the kernel: ends of connections and held ports, file descriptors on which system
-# calls block, what a process may do behind hawserd's filters, random messages and file descriptors while hawserd is killed.
-# Their cards are those of the tests; test_hawserd.sh has attacks with those of lab/dmnic.
+# Tests attacks on hawserd that depend on the kernel: ended connections and held ports, file descriptors on which system
+# calls block, operations that hawserd's filters must block, and random messages and file descriptors while hawserd is
+# killed. These tests use their own simulated cards; test_hawserd.sh tests attacks with the cards of lab/dmnic.
 # vm: kernels 7
 # vm: programs BUILD/helper/hawserd BUILD/tests/helper/test_hawserd_ends BUILD/tests/helper/test_hawserd_guard
 # vm: programs BUILD/tests/helper/test_hawserd_hang BUILD/tests/helper/test_hawserd_program ip
@@ -12,7 +12,7 @@
 # vm: timeout 400
 . /tap.sh
 
-whole() { # PROGRAM...: all of it, with nothing skipped
+whole() { # PROGRAM...: the program passes without skipping anything
     "$@" >/tmp/whole.out 2>&1
     status=$?
     grep -v '^ok [0-9]* - [^#]*$' /tmp/whole.out

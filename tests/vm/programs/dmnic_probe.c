@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devmem TCP through the kernel's bare interface, for the tests of lab/dmnic in a guest: sets a card up, binds udmabuf
- * memory to a queue, receives into it and sends from it, and compares every byte with the pattern that both ends know.
- * All netlink messages are built here, so that the test relies on no code of hawser.
+/* Devmem TCP through the kernel's own interface, for the tests of lab/dmnic in a guest: configures a card, binds
+ * udmabuf memory to a queue, receives into bound memory and sends from it, and compares every byte with a pattern known
+ * to both ends. All netlink messages are built here, so the test does not depend on hawser's code.
  *   dmnic_probe nic IF split=on|off|auto thresh=0 ntuple=on|off rss=N rule=4|6:PORT:QUEUE unrule=LOCATION rules
  *   dmnic_probe stat IF NAME
  *   dmnic_probe recv IF queue=Q port=P bytes=N seed=S [mem=BYTES] [clamp=BYTES] [lazy=MS] [unbind=BYTES] [conns=N]
  *   dmnic_probe send HOST port=P bytes=N seed=S [dev=IF] [mem=BYTES] [chunk=BYTES] [idle=MS]
  *   dmnic_probe bindtx IF
  *   dmnic_probe pools net
- * recv prints "ready" when it has bound its memory and listens; recv and send end with a line of NAME=VALUE. Exit
- * status: 0, 1 after an error or with wrong bytes, 2 with wrong usage. */
+ * recv prints "ready" after binding its memory, when it is listening. At the end, recv and send print a line of
+ * NAME=VALUE pairs. The exit status is 0 on success, 1 after an error or if bytes are wrong, 2 for invalid usage. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ struct frag {
 struct token {
     uint32_t start, count;
 };
-enum { FRAGS = 512, IOV = 1 << 20, TOKENS = 128 /* SO_DEVMEM_DONTNEED takes no more at once */, MAX_KEPT = 65536 };
+enum { FRAGS = 512, IOV = 1 << 20, TOKENS = 128 /* limit of one SO_DEVMEM_DONTNEED call */, MAX_KEPT = 65536 };
 
 __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
 {
@@ -90,7 +90,7 @@ static uint64_t arg(int argc, char **argv, const char *name, uint64_t otherwise)
     return v;
 }
 
-/* ---- the bytes: a function of the seed and of their place in the stream ---- */
+/* ---- the data: each byte is a function of the seed and its position in the stream ---- */
 
 static uint64_t word(uint64_t seed, uint64_t i)
 {
@@ -100,7 +100,7 @@ static uint64_t word(uint64_t seed, uint64_t i)
     return z ^ (z >> 31);
 }
 
-/* Returns the byte at a place of the stream; a word is computed once for its eight bytes. */
+/* Returns the byte at a position in the stream. A word is computed once for its eight bytes. */
 static uint8_t byte_at(uint64_t seed, uint64_t i, uint64_t *w, bool first)
 {
     if (first || i % 8 == 0)
@@ -161,7 +161,7 @@ static struct msg begin(uint16_t family, uint8_t cmd)
     return m;
 }
 
-/* Returns an attribute of a message, or NULL. */
+/* Returns the attribute of type `want` from a message, or NULL. */
 static const struct nlattr *find(const struct nlmsghdr *h, uint16_t want)
 {
     int left = (int)h->nlmsg_len - (int)NLMSG_LENGTH(GENL_HDRLEN);
@@ -178,7 +178,7 @@ static const struct nlattr *find(const struct nlmsghdr *h, uint16_t want)
     return NULL;
 }
 
-/* Sends m and stores the u32 (or u16) attribute `want` of the answer. Returns 0 or -errno. */
+/* Sends m and stores the u32 (or u16) attribute `want` of the reply. Returns 0 or -errno. */
 static int ask(int fd, struct msg *m, uint16_t want, uint32_t *value)
 {
     static char buf[16384] __attribute__((aligned(8)));
@@ -214,7 +214,7 @@ static int genl_open(const char *family, uint16_t *id)
     return fd;
 }
 
-/* Binds the dma-buf for sending, or with queue >= 0 to that receive queue; the binding lasts while *fd is open. */
+/* Binds the dma-buf for sending or, if queue >= 0, to that receive queue. The binding lasts until *fd is closed. */
 static int bind_dmabuf(const char *ifname, int queue, int dmabuf, int *fd, uint32_t *id)
 {
     uint16_t family;
@@ -421,7 +421,7 @@ struct receiver {
     int sk;
     uint8_t *mem;
     size_t mem_size;
-    struct token kept[MAX_KEPT]; /* tokens not yet given back */
+    struct token kept[MAX_KEPT]; /* tokens not yet returned to the kernel */
     uint32_t nkept, most;
     uint64_t got, devmem, linear, plain, bad, frags;
 };
@@ -467,7 +467,7 @@ static bool receive(struct receiver *r, uint64_t seed)
             if (f.offset > r->mem_size || f.size > r->mem_size - f.offset || r->nkept == MAX_KEPT)
                 die("fragment at %llu, %u bytes", (unsigned long long)f.offset, f.size);
             r->bad += wrong(r->mem + f.offset, seed, r->got, f.size);
-            memset(r->mem + f.offset, 0xdd, f.size); /* what is not overwritten is wrong the next time */
+            memset(r->mem + f.offset, 0xdd, f.size); /* bytes that are not overwritten fail the next check */
             r->kept[r->nkept++] = (struct token){f.token, 1};
             r->devmem += f.size;
             r->frags++;
@@ -475,7 +475,7 @@ static bool receive(struct receiver *r, uint64_t seed)
         r->got += f.size;
         told += f.size;
     }
-    if (n > told) { /* ordinary data, of an unbound queue */
+    if (n > told) { /* ordinary data, from an unbound queue */
         r->bad += wrong(iov + copied, seed, r->got, (size_t)(n - told));
         r->plain += (uint64_t)(n - told);
         r->got += (uint64_t)(n - told);
@@ -505,8 +505,8 @@ static int recv_cmd(int argc, char **argv)
             die("%s: bind-rx", ifname);
     }
     setsockopt(ls, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    /* No more in flight than the memory has pages for: otherwise data that is out of order may take them all, and
-     * missing data has none to arrive in. Without SO_RCVBUF the kernel would widen the window by itself. */
+    /* Limits the data in flight to the number of pages in the memory. Otherwise, out-of-order data might occupy all
+     * pages, leaving none for missing data. Without SO_RCVBUF, the kernel would enlarge the window automatically. */
     if (clamp && (setsockopt(ls, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf)) < 0 ||
                   setsockopt(ls, IPPROTO_TCP, TCP_WINDOW_CLAMP, &clamp, sizeof(clamp)) < 0))
         die("TCP_WINDOW_CLAMP");
@@ -528,7 +528,7 @@ static int recv_cmd(int argc, char **argv)
                 break;
             if (unbind && before < unbind && r.got >= unbind)
                 close(nl);
-            /* Lazy: pages are given back only when nothing arrives any more. */
+            /* With `lazy`, pages are returned only when no more data arrives. */
             struct pollfd p = {.fd = r.sk, .events = POLLIN};
             if (!lazy || r.nkept == MAX_KEPT || poll(&p, 1, (int)lazy) == 0)
                 give_back(&r);
@@ -586,8 +586,9 @@ static void complete(struct sender *s, uint32_t left)
     }
 }
 
-/* Drops the socket's cached route. sendmsg() from bound memory does not check for one that was dropped with a link
- * (net/core/devmem.c, net_devmem_get_binding()) and returns ENODEV forever; a new type of service drops the route. */
+/* Drops the socket's cached route. sendmsg() from bound memory does not check whether the cached route was dropped when
+ * the link went down (net/core/devmem.c, net_devmem_get_binding()), and returns ENODEV forever; setting a new type of
+ * service drops the route. */
 static void reroute(const struct sender *s, int family)
 {
     for (int tos = 4; tos >= 0; tos -= 4) {
@@ -631,12 +632,12 @@ static int send_cmd(int argc, char **argv)
         n = n > bytes - at ? bytes - at : n;
         n = n > size - off ? size - off : n;
         if (off == 0)
-            complete(&s, 0); /* the memory is overwritten only when all of it has been read */
+            complete(&s, 0); /* overwrite the memory only after all of it has been read */
         if (idle && at >= bytes / 2) {
             complete(&s, 0);
             printf("idle\n");
             fflush(stdout);
-            raise(SIGSTOP); /* until it is continued */
+            raise(SIGSTOP); /* until SIGCONT */
             idle = 0;
         }
         fill(mem + off, seed, at, n);

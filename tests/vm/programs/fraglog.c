@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For bench/devmem-frags: loaded by LD_PRELOAD, records in the file FRAGLOG what each recvmsg() with MSG_SOCK_DEVMEM
- * returned: a line "fd FD wanted BYTES", then "OFFSET LENGTH" for each piece in device memory and "linear LENGTH" for
- * one in ordinary memory. (strace does not show the data of these control messages.) */
+/* For bench/devmem-frags. Loaded through LD_PRELOAD, logs the results of each recvmsg() call with MSG_SOCK_DEVMEM to
+ * the file FRAGLOG: a line "fd FD wanted BYTES", then "OFFSET LENGTH" for each fragment in device memory and "linear
+ * LENGTH" for each fragment in ordinary memory. (strace does not decode these control messages.) */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

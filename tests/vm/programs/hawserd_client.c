@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client of hawserd for the tests in the VM. Its arguments are steps that it executes:
+ * A client of hawserd for the tests in the VM. Its arguments are steps, which it executes in order:
  *   rx:NIC:BYTES:QUEUES   binds a udmabuf to receive       -> "rx ID DMABUF QUEUE,QUEUE" or "rx ERRNO TEXT"
- *   piece:BYTES           the next rx is in pieces of this many bytes, of a dma heap -> "rx .. piece=BYTES"
+ *   piece:BYTES           the next rx binds dma heap memory in pieces of BYTES bytes -> "rx .. piece=BYTES"
  *   memfd:NIC:BYTES       tries to bind a memfd            -> "rx ..."
- *   tx:NIC:BYTES          binds one to send                -> "tx ID DMABUF"
+ *   tx:NIC:BYTES          binds a udmabuf to send          -> "tx ID DMABUF"
  *   connect:ADDR:PORT     opens a TCP connection, which the next steps use
- *   steer                 directs it to the last binding   -> "steer RULE QUEUE"
- *   ask                   writes a line to it, after which the other end may send
- *   close                 resets it
- *   dissolve              ends it, but keeps the socket
- *   race:ADDR:PORT:N      steers N connections, each of which ends meanwhile -> "race STEERED REFUSED"
- *   release               releases the last rule, or else binding -> "release 0"
- *   serve:ADDR:PORT:BYTES without hawserd, forever: sends this many bytes to each client that writes a line
- *   wait                  prints "ready" and stays until it is killed, or until hawserd ends: then it prints "gone"
- * Exits with 1 at a step that fails, except for those with an answer above, which continue.
+ *   steer                 steers the connection to the last binding -> "steer RULE QUEUE"
+ *   ask                   writes a line to the connection, after which the other end may send
+ *   close                 resets the connection
+ *   dissolve              ends the connection, but keeps the socket
+ *   race:ADDR:PORT:N      steers N connections, each of which ends during this -> "race STEERED REFUSED"
+ *   release               releases the last rule or, if there is none, the last binding -> "release 0"
+ *   serve:ADDR:PORT:BYTES runs forever without hawserd: sends BYTES bytes to each client that writes a line
+ *   wait                  prints "ready" and waits until it is killed, or until hawserd exits, then prints "gone"
+ * If a step fails, the client exits with 1, unless the step prints a result as shown above.
  */
 #include "transport/devmem/helper.h"
 
@@ -124,7 +124,7 @@ static int serve_step(const char *host, uint16_t port, size_t bytes)
             ssize_t n = read(fd, line, sizeof(line)) > 0 ? 1 : 0;
             for (size_t left = bytes; left && n > 0; left -= (size_t)n)
                 n = write(fd, zeros, HW_MIN(left, sizeof(zeros)));
-            (void)poll(NULL, 0, 20000); /* an end of the stream would interfere */
+            (void)poll(NULL, 0, 20000); /* closing the connection would interfere */
             _exit(0);
         }
         close(fd);
@@ -148,7 +148,7 @@ static int dissolve_step(void)
     return connect(conn, &a, sizeof(a));
 }
 
-/* Another process that has the socket ends the connection, at a random time during hawserd's work. */
+/* Steers a connection while another process that shares the socket ends the connection at a random time. */
 static int race_step(const char *host, uint16_t port, unsigned n)
 {
     unsigned steered = 0, refused = 0, seed = 1;
@@ -158,7 +158,7 @@ static int race_step(const char *host, uint16_t port, unsigned n)
         if (connect_step(host, port))
             return 1;
         seed = seed * 1103515245u + 12345u;
-        const unsigned us = 1u << (seed >> 16) % 19; /* hawserd may take long in a guest */
+        const unsigned us = 1u << (seed >> 16) % 19; /* hawserd may be slow in a guest */
         const pid_t pid = fork();
         if (pid == 0) {
             usleep(us);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A hostile program with a uverbs device, part of tests/vm/verbs/test_verbs_attack.sh. It calls the kernel directly,
- * without libibverbs. Each mode tries something that must not get it more than its policy allows, prints the result on
- * standard output, and exits with 0 if it did not. In a native run, "landed" shows that the attack is a real one.
+ * without libibverbs. Each mode attempts to exceed the limits of its policy, prints the result on standard output, and
+ * exits with 0 if the attempt failed. In a native run, "landed" shows that the attack is effective without a policy.
  */
 #include "verbs_attack.h"
 
@@ -82,16 +82,16 @@ static void *flipper(void *arg)
             *(volatile uint32_t *)f->where = (uint32_t)v;
         else
             *(volatile uint8_t *)f->where = (uint8_t)v;
-        for (volatile int i = 0; i < 200; i++) /* so that both values last for a while */
+        for (volatile int i = 0; i < 200; i++) /* each value remains for a while */
             ;
     }
     return NULL;
 }
 
-/* A machine that pauses gets this much more time for what a test depends on. */
+/* Additional time, on a machine that pauses, for the events that a test needs. */
 #define MORE_S 60
 
-/* Tries for a while, and counts what landed. */
+/* Repeats a request for a while, and counts how often the kernel accepted the evil value. */
 static int flip(const char *what, double seconds)
 {
     const int is_qp = strcmp(what, "wr") == 0 || strcmp(what, "type") == 0;
@@ -111,14 +111,14 @@ static int flip(const char *what, double seconds)
     mr_of(&evil, pd, area, EVIL);
     qp_of(&qp, pd, cq, 16);
     write_cmd(&r, IB_USER_VERBS_CMD_REG_MR, &mr, sizeof(mr), &mr_out, sizeof(mr_out));
-    if (strcmp(what, "pointer") == 0) { /* of the entire input */
+    if (strcmp(what, "pointer") == 0) { /* the address of the entire input */
         f = (struct flip){&r.a[1].data, 8, at(&mr), at(&evil)};
-    } else if (is_odp) { /* such memory is not pinned */
+    } else if (is_odp) { /* memory registered on demand is not pinned */
         f = (struct flip){&mr.access_flags, 4, IB_UVERBS_ACCESS_LOCAL_WRITE,
                           IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_ON_DEMAND};
     } else if (is_command) {
-        /* As REG_MR it has no length, and is refused; as ALLOC_MW it is a memory window, which is not allowed: {
-         * response, pd_handle, mw_type } in place of { response, start }. */
+        /* As REG_MR, the request has length 0 and is refused. As ALLOC_MW, which the policy forbids, it creates a
+         * memory window: { response, pd_handle, mw_type } replaces { response, start }. */
         CHECK(pd == 0, "the first PD is not number 0");
         memset(&mr, 0, sizeof(mr));
         mr.start = (uint64_t)1 /* IB_MW_TYPE_1 */ << 32;
@@ -145,7 +145,7 @@ static int flip(const char *what, double seconds)
         }
         good++;
         if (is_command) {
-            landed++;       /* it could only have made a memory window */
+            landed++;       /* only a memory window can have been created */
         } else if (is_qp) { /* QUERY_QP does not report a type */
             landed += f.size == 4 ? qp_wr(dev, qp_out.qp_handle) > ALLOWED_WR : init_ud(dev, qp_out.qp_handle) == 0;
             CHECK(destroy_qp(dev, qp_out.qp_handle) == 0, "DESTROY_QP");
@@ -165,8 +165,8 @@ static int flip(const char *what, double seconds)
     return landed != 0;
 }
 
-/* Writes random bytes to all of a request while it runs. It is alone in 16 MiB, far from everything else: wherever its
- * addresses point, results are written there or nowhere. */
+/* Writes random bytes to all parts of a request while the request is executed. The request is alone in 16 MiB, far from
+ * all other mappings, so results are written to this arena or nowhere, even if the request's addresses change. */
 struct chaos {
     struct request *r;
     struct ib_uverbs_reg_mr *mr;
@@ -198,7 +198,7 @@ static void *scribble(void *arg)
 
 static int chaos(double seconds, unsigned seed)
 {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of which each byte can change
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address in which each byte can change
     uint8_t *all = mmap((void *)0x2010000000, ARENA, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     CHECK(all != MAP_FAILED, "an arena");
@@ -226,7 +226,7 @@ static int chaos(double seconds, unsigned seed)
     return most > ALLOWED;
 }
 
-/* ------------------------------------------------------------------ what must be refused */
+/* ------------------------------------------------------------------ requests that must be refused */
 
 static int forbidden(void)
 {
@@ -258,7 +258,7 @@ struct range {
     char rights[8];
 };
 
-/* Finds the windows of stubs: the mappings of a memfd. */
+/* Finds the stub windows, which are mappings of a memfd. */
 static unsigned find_windows(struct range *w, unsigned cap)
 {
     char line[512];
@@ -276,7 +276,7 @@ static unsigned find_windows(struct range *w, unsigned cap)
     return n;
 }
 
-/* Tries to replace the mapping of a page, or to change its rights. */
+/* Tries to replace a page's mapping or to change its access rights. */
 static int remap(void *p, int shm)
 {
     const struct {
@@ -298,12 +298,12 @@ static int remap(void *p, int shm)
             printf("%p: %s was possible\n", p, t[i].what);
             bad++;
         }
-    madvise(p, 4096, MADV_DONTNEED); /* removes page table entries, and nothing that is in the file */
+    madvise(p, 4096, MADV_DONTNEED); /* removes page table entries but does not change the file */
     return bad;
 }
 
-/* Tries to change the contents: by a store, madvise(), /proc/self/mem, and its file in map_files. The code
- * and the requests of the stub are in pages that are not writable; the writable ones are for results. */
+/* Tries to change the contents with a store, with madvise(), through /proc/self/mem, and through the file in map_files.
+ * The stub's code and requests are in read-only pages; the stub's writable pages are for results. */
 static int overwrite(const struct range *w)
 {
     char path[96], was[64];
@@ -338,7 +338,7 @@ static int overwrite(const struct range *w)
     return bad;
 }
 
-/* Tries calls on ranges that begin before `from` or end after `to`, and munmap() of all of it. */
+/* Tries calls on ranges that begin before `from` or end after `to`, and munmap() of the entire range. */
 static int around(uintptr_t from, uintptr_t to)
 {
     const size_t size = to - from;
@@ -347,7 +347,7 @@ static int around(uintptr_t from, uintptr_t to)
     for (int side = 0; side < 2; side++) {
         uint8_t *next = (uint8_t *)(side ? to : from - 4096), *p = side ? (uint8_t *)to - 4096 : next;
         if (mmap(next, 4096, PROT_NONE, MAP_FIXED_NOREPLACE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != next)
-            continue; /* there is something that this program needs */
+            continue; /* this program needs the mapping that is already there */
         const int got[] = {munmap(p, 8192) == 0,
                            mmap(p, 8192, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == p,
                            side == 0 && mremap(p, 8192, 4096, 0) == p};
@@ -394,7 +394,7 @@ static int window(void)
     return bad != 0;
 }
 
-/* Calls REG_MR with n attributes; all additional ones are unknown and optional. */
+/* Calls REG_MR with n attributes, of which the additional ones are unknown and optional. */
 static int crowd(unsigned n)
 {
     struct request r;
@@ -410,7 +410,7 @@ static int crowd(unsigned n)
     return rc ? rc : dereg_mr(dev, out.mr_handle);
 }
 
-/* Tries requests that no library makes. */
+/* Tries requests that no library sends. */
 static int malformed(void)
 {
     struct request r;
@@ -465,7 +465,7 @@ static int malformed(void)
     return bad != 0;
 }
 
-/* Tries file descriptors that are not a device. */
+/* Tries file descriptors that do not refer to a device. */
 static int foreign(void)
 {
     uint32_t out = 0;
@@ -480,7 +480,7 @@ static int foreign(void)
     close(gone);
     CHECK(reg_mr(gone, pd, area, 4096, &out) == -EBADF, "a closed one");
     CHECK(reg_mr(-1, pd, area, 4096, &out) == -EBADF, "-1");
-    const int low = dup2(dev, 9); /* below the numbers for which write() is checked */
+    const int low = dup2(dev, 9); /* a descriptor number for which write() is not checked */
     CHECK(reg_mr(low, pd, area, 4096, &out) == 0, "a copy is as good");
     CHECK(dereg_mr(dev, out) == 0, "and names the same objects");
     const uint32_t doorbell[8] = {IB_USER_VERBS_CMD_POST_SEND, 8 << 16 | 8};

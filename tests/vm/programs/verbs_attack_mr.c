@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verbs_attack: registered memory, what the device may do with it, and its limits. */
+/* verbs_attack: registered memory, the device's access to the memory, and its limits. */
 #include "verbs_attack.h"
 
 #include <fcntl.h>
@@ -18,9 +18,9 @@ static int reg(const void *p, uint32_t access, uint32_t *number)
     return rc;
 }
 
-/* Checks that a page which the program may write can be registered for writing by the device, and no other page:
- * neither directly nor as one for reading that gets more access later. Reading by the device is harmless; for that, the
- * kernel pins readable memory without FOLL_FORCE (since Linux 6.2). */
+/* Checks that a page can be registered for writing by the device if and only if the program itself may write to the
+ * page: neither a registration for writing nor one for reading that is extended later may give more access. Reading by
+ * the device is harmless, and for reading, the kernel pins readable memory without FOLL_FORCE (since Linux 6.2). */
 int device_writes(const void *p, int writable)
 {
     uint32_t mr = 0;
@@ -45,8 +45,9 @@ int device_writes(const void *p, int writable)
     return bad;
 }
 
-/* Tests REREG_MR, of which rxe supports only a change of access, since Linux 6.3; also with memory that the program
- * itself must not write: CVE-2026-52908 in kernels that do not check how it was pinned. */
+/* Tests REREG_MR, of which rxe supports only a change of access rights (since Linux 6.3). Includes memory to which the
+ * program itself must not write: kernels that do not check how the memory was pinned are vulnerable to
+ * CVE-2026-52908. */
 int rereg(void)
 {
     uint32_t mr = 0;
@@ -63,7 +64,7 @@ int rereg(void)
     return device_writes(file, 0);
 }
 
-/* Tests the quota itself, without other operations. */
+/* Tests the quota alone, without other operations. */
 int quota(void)
 {
     uint32_t mr = 0, last = 0;
@@ -80,9 +81,9 @@ int quota(void)
     CHECK(dereg_mr(dev, last) == 0, "DEREG");
     CHECK(reg_mr(dev, pd, area, 65536, &mr) == 0, "what is given back can be had again");
     CHECK(dereg_mr(dev, mr) == 0, "DEREG");
-    /* The method of Linux 6.17. Core leaves it to the driver to fill in the MR's length (uverbs_std_types_mr.c). mlx5's
-     * driver does; rxe's does not, and treats the MR as one of 0 bytes. For such an MR it is unknown whether it is the
-     * requested one, so its bytes count until the context ends. */
+    /* The method of Linux 6.17, where the core expects the driver to set the MR's length (uverbs_std_types_mr.c).
+     * mlx5's driver does; rxe's does not, so such an MR appears to have 0 bytes. The broker then cannot tell whether
+     * the MR is the requested one, so the MR's bytes count against the quota until the context is closed. */
     uint64_t length = 0;
     for (n = 0; n < 100 && (rc = reg_mr_method(dev, pd, area, 65536, &mr)) == 0; n++) {
         CHECK(query_mr(dev, mr, &length) == 0, "QUERY_MR %u", mr);

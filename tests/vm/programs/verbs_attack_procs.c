@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verbs_attack: processes and threads that come, go, are stopped and killed; two containers; quotas. */
+/* verbs_attack: processes and threads that start, exit, are stopped and are killed; two containers; quotas. */
 #include "verbs_attack.h"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ void forks(char **argv)
     CHECK(reg_mr(dev, pd, area, 4096, &mine) == 0, "the parent's");
     pid_t pid = fork();
     if (pid == 0) {
-        pairs(5, 1e9); /* in a separate mm, on the same open file */
+        pairs(5, 1e9); /* in a separate mm, through the same open file */
         CHECK(reg_mr(dev, pd, area, 4096, &theirs) == 0, "the child's");
         _exit(0);
     }
@@ -70,13 +70,13 @@ void forks(char **argv)
         _exit(9);
     }
     ended_well(pid);
-    pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): this is what is tested
+    pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): this test needs vfork()
     if (pid == 0) {
         execv("/proc/self/exe", (char *[]){argv[0], alone, NULL});
         _exit(9);
     }
     ended_well(pid);
-    pid = clone(clone_child, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL); /* another process, the same mm */
+    pid = clone(clone_child, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL); /* another process with the same mm */
     CHECK(pid > 0, "clone");
     ended_well(pid);
     CHECK(dereg_mr(dev, mine) == 0, "the parent's is still there");
@@ -104,7 +104,8 @@ void threads(unsigned n)
     CHECK(pinned() == 0, "pinned");
 }
 
-/* Kills children at random times. On a machine that pauses, one may first be told that the broker was too slow. */
+/* Kills children at random times. On a machine that pauses, the broker may be too slow for a child, which then exits
+ * before it is killed. */
 void kills(unsigned n, unsigned seed)
 {
     unsigned died = 0;
@@ -137,7 +138,7 @@ static void on_alarm(int signal)
     alarms++;
 }
 
-/* A lost reply is a registration that the program does not know: it stays pinned. */
+/* If a reply is lost, the program never learns of the registration, so the memory stays pinned. */
 void signals(double seconds)
 {
     const struct sigaction a = {.sa_handler = on_alarm};
@@ -206,7 +207,7 @@ void pass(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t mr = 0;
     char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec v = {&mr, sizeof(mr)}; /* the MR's number is passed along */
+    struct iovec v = {&mr, sizeof(mr)}; /* the MR's number is sent as well */
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
     CHECK(reg_mr(dev, pd, area, 4096, &mr) == 0, "REG_MR");
@@ -238,7 +239,7 @@ int take(const char *path)
     memcpy(&fd, CMSG_DATA(h), sizeof(fd));
     const int made = reg_mr(fd, pd, area, 4096, &mr), ended = dereg_mr(fd, 0);
     printf("another's open file: REG_MR %s, DEREG %s\n", strerror(-made), strerror(-ended));
-    /* Only the number, on a separate open, which has no such MR. */
+    /* Uses only the number, on a separately opened file that has no such MR. */
     CHECK(dereg_mr(dev, theirs) == -ENOENT, "%u here", theirs);
     CHECK(rereg_mr(dev, theirs, REREG_ACCESS, NULL, 0, IB_UVERBS_ACCESS_LOCAL_WRITE) < 0, "%u here", theirs);
     CHECK(write(s, &byte, 1) == 1, "answer");

@@ -26,7 +26,7 @@ int go(int fd, struct request *r)
 
 void write_cmd(struct request *r, uint64_t command, const void *in, size_t in_len, void *out, size_t out_len)
 {
-    uint64_t inline_in = 0; /* short inputs are in the attribute itself */
+    uint64_t inline_in = 0; /* short inputs are stored in the attribute itself */
     if (in_len <= sizeof(inline_in))
         memcpy(&inline_in, in, in_len);
     start(r, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
@@ -53,7 +53,7 @@ int open_context(void)
 
 uint32_t alloc_pd(int fd)
 {
-    const uint64_t in = 0; /* struct ib_uverbs_alloc_pd: .response, which is for write() */
+    const uint64_t in = 0; /* struct ib_uverbs_alloc_pd: .response, which only write() uses */
     struct ib_uverbs_alloc_pd_resp out = {0};
     struct request r;
     write_cmd(&r, IB_USER_VERBS_CMD_ALLOC_PD, &in, sizeof(in), &out, sizeof(out));
@@ -192,7 +192,7 @@ int destroy_qp(int fd, uint32_t number)
     return go(fd, &r);
 }
 
-/* IB_QP_* of <rdma/ib_verbs.h>, the kernel's */
+/* IB_QP_* of the kernel's <rdma/ib_verbs.h> */
 enum { QP_STATE = 1 << 0, QP_PKEY_INDEX = 1 << 4, QP_PORT = 1 << 5, QP_QKEY = 1 << 6, QP_CAP = 1 << 19, QPS_INIT = 1 };
 
 uint32_t qp_wr(int fd, uint32_t number)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to a uverbs device through the kernel's bare interface (<rdma/rdma_user_ioctl_cmds.h>), for programs in
- * the VM lab's guests. Requests that must succeed end the program if they fail; attempts return 0 or -errno. */
+/* Requests to a uverbs device through the kernel's own interface (<rdma/rdma_user_ioctl_cmds.h>), for programs in the
+ * VM lab's guests. Functions whose requests must succeed exit the program on failure; functions for attempts return 0
+ * or -errno. */
 #ifndef HW_TEST_VERBS_RAW_H
 #define HW_TEST_VERBS_RAW_H
 
@@ -52,7 +53,7 @@ uint32_t alloc_pd(int fd);
 void mr_of(struct ib_uverbs_reg_mr *in, uint32_t pd, const void *p, uint64_t n);
 int reg_mr(int fd, uint32_t pd, const void *p, uint64_t n, uint32_t *number);
 int dereg_mr(int fd, uint32_t number);
-enum { REREG_TRANS = 1, REREG_ACCESS = 4 }; /* IB_MR_REREG_* of <rdma/ib_verbs.h>, the kernel's */
+enum { REREG_TRANS = 1, REREG_ACCESS = 4 }; /* IB_MR_REREG_* of the kernel's <rdma/ib_verbs.h> */
 int rereg_mr(int fd, uint32_t number, uint32_t flags, const void *p, uint64_t n, uint32_t access);
 int reg_mr_method(int fd, uint32_t pd, const void *p, uint64_t n, uint32_t *number); /* Linux 6.17 */
 int query_mr(int fd, uint32_t number, uint64_t *length);
@@ -60,7 +61,7 @@ int create_cq(int fd, uint32_t *number);
 void qp_of(struct ib_uverbs_create_qp *in, uint32_t pd, uint32_t cq, uint32_t wr);
 int create_qp(int fd, uint32_t pd, uint32_t cq, uint32_t wr, uint32_t *number);
 int destroy_qp(int fd, uint32_t number);
-uint32_t qp_wr(int fd, uint32_t number); /* returns the size of its send queue, as the kernel reports it */
-int init_ud(int fd, uint32_t number);    /* to INIT, with the attributes that only a UD queue has */
+uint32_t qp_wr(int fd, uint32_t number); /* returns the size of the send queue, as reported by the kernel */
+int init_ud(int fd, uint32_t number);    /* moves the QP to INIT, with the attributes that only a UD QP has */
 
 #endif

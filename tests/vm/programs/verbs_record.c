@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records a program's requests to a uverbs device: loaded by LD_PRELOAD, into the file VERBS_RECORD. It has no
- * knowledge of the commands: for each attribute of up to 4096 bytes it records what can be read at its address, whether
- * that is an input or an output. A record is
+/* Loaded through LD_PRELOAD, records a program's requests to a uverbs device in the file VERBS_RECORD. This library
+ * does not know the commands. For each attribute of up to 4096 bytes, it records the memory at the attribute's address
+ * if that memory is readable, both for inputs and for outputs. A record is
  *   request PROGRAM
  *   header HEX            struct ib_uverbs_ioctl_hdr
  *   attr HEX              struct ib_uverbs_attr, one for each attribute
- *   memory N ADDRESS HEX  what was at attribute N's address before the call, if anything
- *   result RC             what ioctl() returned, or -errno
- *   attr HEX, memory ...  the same after it
+ *   memory N ADDRESS HEX  the memory at attribute N's address before the call, if readable
+ *   result RC             ioctl()'s return value, or -errno
+ *   attr HEX, memory ...  the same after the call
  *   end
- * Of each kind (object, method, write command, attributes and lengths) the first VERBS_RECORD_EACH (default 2) are
- * recorded. tests/data/verbs/README.md describes how the files there were made. */
+ * The first VERBS_RECORD_EACH (default 2) requests of each kind are recorded. Two requests are of the same kind if
+ * their object, method, write command, attributes and lengths are the same. tests/data/verbs/README.md describes how
+ * the files there were made. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,8 @@ static void hex(FILE *f, const void *bytes, size_t n)
     fputc('\n', f);
 }
 
-/* Reads from an address that may be invalid: the kernel reports that, and it is not an error here. */
+/* Reads from an address that may be invalid. The kernel then returns an error, which is not an error of this
+ * program. */
 static ssize_t peek(uint64_t address, void *to, size_t n)
 {
     const struct iovec here = {to, n}, there = {(void *)(uintptr_t)address, n};
@@ -82,7 +84,7 @@ static int wanted(const struct ib_uverbs_ioctl_hdr *h)
     for (unsigned i = 0; i < h->num_attrs; i++) {
         const struct ib_uverbs_attr *a = &h->attrs[i];
         hash = mix(hash, a->attr_id | (uint64_t)a->len << 16);
-        /* the write command, and no other data, because numbers and addresses differ from call to call */
+        /* record only the write command; numbers and addresses differ from call to call */
         if (!h->object_id && h->method_id == INVOKE_WRITE && a->len == 8 && a->data < UINT32_MAX)
             hash = mix(hash, a->data);
     }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For bench/verbs: the setup of a program, from opening the device to a queue pair in RTS (to itself, by GID 1), and
- * its duration: "OPEN_US REG_US ALL_US". */
+/* For bench/verbs: performs a program's setup, from opening the device to a queue pair in RTS (connected to itself, by
+ * GID 1), and prints the durations: "OPEN_US REG_US ALL_US". */
 #include "verbs_raw.h"
 
 #include <arpa/inet.h>
 #include <sys/mman.h>
 #include <time.h>
 
-/* <rdma/ib_verbs.h> of the kernel: IB_QP_*, IB_QPS_*, IB_MTU_1024 */
+/* IB_QP_*, IB_QPS_* and IB_MTU_1024 of the kernel's <rdma/ib_verbs.h> */
 enum {
     STATE = 1 << 0,
     ACCESS = 1 << 3,

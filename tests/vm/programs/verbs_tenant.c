@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hostile tenant with a uverbs device, part of tests/vm/verbs/test_verbs_tenant.sh. Unlike verbs_attack, which makes
- * requests, it uses the other means of a container: user IDs, what the kernel counts by user, privileges that end, the
- * files of threads in /proc, the processes of the broker. Each mode exits with 0 if it got no more than it may.
+ * A hostile tenant with a uverbs device, part of tests/vm/verbs/test_verbs_tenant.sh. verbs_attack makes hostile
+ * requests; this program uses the other means of a container: user IDs, resources that the kernel counts per user,
+ * dropped privileges, the /proc files of threads, and the broker's processes. Each mode exits with 0 if it gained no
+ * forbidden access.
  */
 #include "verbs_raw.h"
 
@@ -19,7 +20,7 @@
 #include <sys/wait.h>
 
 #define SIZE  (1u << 20)
-#define FILES 4000 /* to watch */
+#define FILES 4000 /* number of files to watch */
 
 static uint8_t *area;
 static int dev = -1;
@@ -33,7 +34,7 @@ static void setup(void)
     pd = alloc_pd(dev);
 }
 
-/* Notifies the test, and waits until it may continue. */
+/* Signals the test that this point is reached, and waits until the test creates the file `on`. */
 static void meet(const char *here, const char *on)
 {
     close(open(here, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
@@ -41,9 +42,9 @@ static void meet(const char *here, const char *on)
         usleep(50000);
 }
 
-/* ---- what the kernel counts by user */
+/* ---- resources that the kernel counts per user */
 
-/* Takes all inotify instances that its user may have, and all watches on them. */
+/* Allocates all inotify instances and all watches that the user's limits allow. */
 static void take_inotify(void)
 {
     static int fd[65536];
@@ -72,7 +73,7 @@ static void take_inotify(void)
     meet("/tmp/taken", "/tmp/give");
 }
 
-/* ---- privileges that a program gives up */
+/* ---- privileges that a program drops */
 
 static int dropped(void)
 {
@@ -90,7 +91,7 @@ static int dropped(void)
     return rc != -ENOMEM;
 }
 
-/* ---- the stub's memory and files, as /proc has them */
+/* ---- the stub's memory and files in /proc */
 
 static int write_window(int mem)
 {
@@ -144,7 +145,7 @@ static int files(void)
     printf("by /proc/self/mem: %d\n", bad);
     DIR *d = opendir("/proc/self/task");
     for (struct dirent *e; d && (e = readdir(d));)
-        for (int k = 90; *e->d_name != '.' && k < 110; k++) { /* VB_STUB_FILE, VB_STUB_FD and behind */
+        for (int k = 90; *e->d_name != '.' && k < 110; k++) { /* VB_STUB_FILE, VB_STUB_FD and later descriptors */
             snprintf(path, sizeof(path), "/proc/self/task/%.20s/fd/%d", e->d_name, k);
             const ssize_t n = readlink(path, to, sizeof(to) - 1);
             to[n > 0 ? n : 0] = 0;
@@ -179,7 +180,7 @@ static unsigned find_brokers(pid_t out[8])
     return n;
 }
 
-/* Becomes the brokers' user, as a container with CAP_SETUID can, and tries to open their files. */
+/* Changes to the brokers' user, as a container with CAP_SETUID can, and tries to open the brokers' files. */
 static int as_them(void)
 {
     static const char *const file[] = {"mem",     "maps",  "environ", "syscall", "fd", "map_files",
@@ -250,7 +251,7 @@ int main(int argc, char **argv)
         rc = as_them();
     else if (strcmp(mode, "stop") == 0)
         stop_them();
-    else if (strcmp(mode, "opens") == 0) { /* it is already running when others begin */
+    else if (strcmp(mode, "opens") == 0) { /* this program is already running when others start */
         meet("/tmp/open", "/tmp/go");
         for (int i = 0; i < 20; i++)
             close(open_context());

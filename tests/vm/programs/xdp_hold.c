@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attaches to a NIC an XDP program that passes every packet (generic XDP, which every NIC has), prints "attached", and
- * stays until it is killed; or prints why the kernel refused it, and exits with 1. For
- * tests/vm/devmem/test_drivers.sh. */
+/* Attaches an XDP program to a NIC (generic XDP, which every NIC supports), prints "attached", and runs until it is
+ * killed. The XDP program passes every packet. If the kernel refuses the XDP program, prints the reason and exits with
+ * 1. For tests/vm/devmem/test_drivers.sh. */
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/if_link.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs rdma-core's own tests of pyverbs in a guest: pyverbs_run.py TESTS NAMES [rdma-core's options]. TESTS is their
-folder; NAMES is a file with the ids of those to run, or "-" for all. Prints "RESULT ID ok|skipped|failed SECONDS TEXT"
-for each."""
+"""Runs rdma-core's own pyverbs tests in a guest: pyverbs_run.py TESTS NAMES [rdma-core's options]. TESTS is the folder
+with the tests; NAMES is a file with the ids of the tests to run, or "-" for all. Prints "RESULT ID ok|skipped|failed
+SECONDS TEXT" for each test."""
 import importlib.machinery
 import sys
 import time

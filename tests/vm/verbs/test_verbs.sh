@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the verbs broker with the kernel's own RDMA (rdma_rxe): unmodified programs of rdma-core and perftest, both ends
-# brokered, by `hawser verbs run` and in crun's containers; what a policy forbids; agents and brokers that are killed.
+# Tests the verbs broker with the kernel's own RDMA (rdma_rxe): unmodified programs of rdma-core and perftest with both
+# ends brokered, by `hawser verbs run` and in crun's containers; operations that a policy forbids; and agents and
+# brokers that are killed.
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat
 # vm: programs BUILD/hawser
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
@@ -21,7 +22,7 @@ mr_bytes = 1M
 destinations = 10.9.0.0/16
 END
 run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
-refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
+refused_by() { # RULE COMMAND...: the command fails, and the audit file names the rule
     rule=$1
     shift
     : >audit
@@ -29,7 +30,7 @@ refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
     cat audit end.client end.server
     grep -q "$rule" audit && within 30 no_objects
 }
-has() { # ACTION WHAT...: the action succeeds, and prints each of these
+has() { # ACTION WHAT...: the action succeeds, and its output contains each WHAT
     # shellcheck disable=SC2086 # words
     hawser verbs $1 >has.out && cat has.out || return 1
     shift
@@ -40,8 +41,8 @@ mkdir -p /run/hawser
 ok "a device comes up" device_up
 ibv_devinfo -v >devinfo.native 2>&1
 
-# ---- programs, without a container
-same() { # FILE: the same as natively, except for limits, which the policy sets
+# ---- programs without a container
+same() { # FILE: the output equals that of a native run, except for limits, which the policy sets
     grep -v '^\s*max_' "$1" | diff devinfo.same -
 }
 grep -v '^\s*max_' devinfo.native >devinfo.same
@@ -64,7 +65,7 @@ with_server=
 ok "one end brokered, one native" both ibv_rc_pingpong -g 1 -n 20
 
 
-# ---- what the policy forbids; the other end is native
+# ---- operations that the policy forbids; the other end is native
 ok "a destination that is not allowed" refused_by 'destinations' both ibv_rc_pingpong -g 2 -n 10
 ok "a queue pair of type UD" refused_by 'qp_types' both ib_send_bw -c UD -d rxe0 -x 1
 ok "more memory than allowed" refused_by 'mr_bytes' both ib_write_bw -d rxe0 -x 1 -s 4194304
@@ -84,7 +85,7 @@ ok "the agent comes up" agent_up
 for name in near1 near2 far; do
     section=
     [ $name != far ] || section="--container far"
-    # shellcheck disable=SC2086 # none, or two words
+    # shellcheck disable=SC2086 # no word, or two words
     ok "a bundle for container $name" sh -ec '. /verbs.sh
         bundle $1
         hawser verbs spec /run/$1/config.json --socket $2 --device uverbs0 $3 $4' - $name $socket $section
@@ -94,7 +95,7 @@ container near1 ibv_devinfo -v >devinfo.container 2>devinfo.err
 ok "ibv_devinfo in a container" diff devinfo.brokered devinfo.container
 ok "ibv_rc_pingpong between two" both ibv_rc_pingpong -g 1 -n 20
 ok "ibv_rc_pingpong -e" both ibv_rc_pingpong -g 1 -n 20 -e
-# Only on one kernel, because a container takes long in a guest.
+# Runs only on one kernel, because containers are slow in a guest.
 programs=ib_write_bw
 case $kernel in 7*) programs="ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat" ;; esac
 for program in $programs; do
@@ -123,7 +124,7 @@ ok "it ends" wait $far
 with="container near1" with_server="container near2"
 
 # ---- what is killed
-long() { # ...: a transfer that continues while something is done
+long() { # ...: runs a transfer in the background
     both_run ib_write_bw -d rxe0 -x 1 -s 65536 -D 4 >long.out 2>&1 &
     long=$!
     within 60 moving
@@ -133,7 +134,8 @@ ok "a transfer is under way" long
 ok "status: its containers, and what they have" has status '^near1: ' '^near2: ' 'rxe0 (uverbs0): open 1 time, 1 pd, 1 mr, 1 cq, 1 qp, 128KiB pinned, 0 refused'
 kill -KILL $agent
 wait $agent
-# The transfer was complete if perftest reports that it cannot determine the speed, because the clock stopped (see both()).
+# The transfer was also complete if perftest reports that it cannot determine the speed because the clock stopped (see
+# both()).
 ended() { wait $long || grep -q "Can't produce a report" end.server end.client; }
 ok "the agent is killed, and it goes on to its end" ended
 ok "and nothing is left" within 30 no_objects

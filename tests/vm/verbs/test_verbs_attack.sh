@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests a program that attacks the verbs broker (tests/vm/programs/verbs_attack.c), on the kernel's own RDMA. Each attack is
-# first made natively, if that shows that it is one: without a policy, it gets what it wants.
+# Tests a program that attacks the verbs broker (tests/vm/programs/verbs_attack.c) through the kernel's own RDMA. Where
+# possible, each attack is first run natively, to show that it succeeds without a policy.
 # vm: kernels 7
 # vm: programs ip rdma BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
@@ -17,10 +17,10 @@ qp_wr = 64
 max_mws = 0
 END
 run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
-held() { # ATTACK...: brokered, and nothing is left
+held() { # ATTACK...: the attack fails under the broker, and no objects are left
     timeout 200 $run verbs_attack "$@" && within 30 no_objects
 }
-lands() { # ATTACK...: natively it succeeds in one of ten runs
+lands() { # ATTACK...: the attack succeeds natively in at least one of ten runs
     for try in 1 2 3 4 5 6 7 8 9 10; do
         timeout 100 verbs_attack "$@" >lands.out
         status=$?
@@ -44,7 +44,7 @@ done
 ok "natively: chaos" lands chaos 1.5 1
 ok "chaos" held chaos 2 1
 
-# ---- memory of the stub, forbidden calls
+# ---- the stub's memory, and forbidden calls
 ok "natively: forbidden calls" refused verbs_attack forbidden
 ok "forbidden calls" held forbidden
 ok "the window cannot be changed, by the device neither" held window
@@ -74,7 +74,7 @@ ok "children killed wherever they are" held kills 15
 ok "a signal every 3 ms" held signals 1
 ok "stopped and continued" held stops 1
 
-# ---- leaks: see tests/vm/verbs/soak_verbs, which runs the full numbers
+# ---- leaks; tests/vm/verbs/soak_verbs runs the full number of iterations
 adds_up 10000 1000 4
 ok "the device goes" device_down
 done_testing

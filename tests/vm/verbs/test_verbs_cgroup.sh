@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests a container's limit of RDMA objects (rdma.max, cgroup v2), with the kernel's own RDMA: what the broker makes for a
-# container is charged to the container's cgroup, and so is what its stub makes.
+# Tests a container's limit on RDMA objects (rdma.max, cgroup v2), with the kernel's own RDMA: objects that the broker
+# or the stub creates for a container are charged to the container's cgroup.
 # vm: programs ip rdma crun ibv_rc_pingpong BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
 # vm: files /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so:/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
@@ -16,7 +16,7 @@ box_up() {
     mount -t cgroup2 cgroup2 /sys/fs/cgroup && echo +rdma >/sys/fs/cgroup/cgroup.subtree_control && mkdir $box
 }
 limit() { echo "rxe0 hca_handle=$1 hca_object=$2" >$box/rdma.max; }
-# The container is in the box, and the agent is not.
+# Runs the container inside the cgroup $box; the agent runs outside.
 boxed() { sh -c 'echo $$ >$0/cgroup.procs; . /verbs.sh; container "$@"' $box box "$@"; }
 none_charged() { ! grep -q 'hca_object=[1-9]' $box/rdma.current; }
 

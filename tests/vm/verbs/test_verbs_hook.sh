@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests a container of `hawser sandbox spec`, its hook, and `hawser verbs spec`: a NIC moves into its network namespace, and
-# of two RDMA devices it sees, and uses through the broker, the planned one. rdma_rxe ends if its own NIC moves, so that NIC
-# stays, and a VLAN on it moves; since Linux 7 rxe can send from another namespace.
+# Tests a container of `hawser sandbox spec` with its hook and `hawser verbs spec`: a NIC moves into the container's
+# network namespace, and of two RDMA devices the container sees, and uses through the broker, only the planned one.
+# rdma_rxe removes its device if the device's NIC moves, so the NIC stays in place and a VLAN on the NIC moves instead.
+# Since Linux 7, rxe can send from another namespace.
 # vm: kernels 7
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong BUILD/hawser
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
@@ -18,7 +19,7 @@ cat >policy <<END
 devices = rxe*
 destinations = 10.11.0.0/24
 END
-# In the container, both ends.
+# Runs both ends in the container.
 cat >inside.sh <<'END'
 . /tap.sh
 echo "sys: $(echo /sys/class/infiniband/* /sys/class/infiniband_verbs/uverbs*)"

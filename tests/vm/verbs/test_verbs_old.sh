@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the verbs broker on a kernel without mseal() (Linux 6.10), PIDFD_THREAD (6.9) and MFD_NOEXEC_SEAL (6.3): a part
-# of what test_verbs.sh and test_verbs_attack.sh test on other kernels.
+# Tests the verbs broker on a kernel without mseal() (Linux 6.10), PIDFD_THREAD (6.9) and MFD_NOEXEC_SEAL (6.3), with a
+# subset of the tests in test_verbs.sh and test_verbs_attack.sh.
 # vm: kernels 6.1
 # vm: programs ip rdma crun ibv_devinfo ibv_rc_pingpong ib_write_bw BUILD/hawser BUILD/tests/vm/verbs_attack
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh /etc/libibverbs.d/rxe.driver:/etc/libibverbs.d/rxe.driver
@@ -20,7 +20,7 @@ mr_bytes = 1M
 allow = odp
 END
 run="hawser verbs run --policy /tmp/policy --audit /tmp/audit --"
-refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
+refused_by() { # RULE COMMAND...: the command fails, and the audit file names the rule
     rule=$1
     shift
     : >audit
@@ -28,7 +28,7 @@ refused_by() { # RULE COMMAND...: it fails, and the audit file names the rule
     cat audit end.client end.server
     grep -q "$rule" audit && within 30 no_objects
 }
-held() { # ATTACK...: brokered, and nothing is left
+held() { # ATTACK...: the attack fails under the broker, and no objects are left
     timeout 100 $run verbs_attack "$@" && within 30 no_objects
 }
 
@@ -39,7 +39,7 @@ ibv_devinfo -v | grep -v '^\s*max_' >devinfo.native
 $run ibv_devinfo -v 2>devinfo.err | grep -v '^\s*max_' >devinfo.brokered
 ok "ibv_devinfo -v prints what it prints natively" diff devinfo.native devinfo.brokered
 
-# ---- programs, without a container, both ends brokered
+# ---- programs without a container, both ends brokered
 with=$run
 ok "ibv_rc_pingpong" both ibv_rc_pingpong -g 1 -n 20
 ok "ibv_rc_pingpong -e" both ibv_rc_pingpong -g 1 -n 20 -e

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs rdma-core's own tests of pyverbs under the verbs broker, in a guest (TAP).
+"""Runs rdma-core's own pyverbs tests under the verbs broker, in a guest (TAP).
 
-    test_verbs_pyverbs.py BUILD            those that pass each way in docs/verbs-pyverbs.md must pass brokered; some
-                                           of them (CRUN) in a container, too
-    test_verbs_pyverbs.py BUILD --crun     all of them in a container
-    test_verbs_pyverbs.py BUILD --table    makes docs/verbs-pyverbs.md: all of them, natively and brokered
+    test_verbs_pyverbs.py BUILD            tests that pass in all modes in docs/verbs-pyverbs.md must pass under the
+                                           broker; some of these tests (CRUN) also run in a container
+    test_verbs_pyverbs.py BUILD --crun     runs all these tests in a container
+    test_verbs_pyverbs.py BUILD --table    generates docs/verbs-pyverbs.md by running all tests natively and brokered
 
-The tests are Debian's (package python3-pyverbs, which ships them as documentation), fetched by apt-get into the VM lab's
-cache; nothing is installed."""
+The tests come from Debian's package python3-pyverbs, which includes them as documentation. apt-get downloads the
+package into the VM lab's cache; nothing is installed."""
 import collections
 import fcntl
 import os
@@ -22,9 +22,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HERE, TABLE = ROOT / "tests/vm/verbs", ROOT / "docs/verbs-pyverbs.md"
 CACHE = pathlib.Path(os.environ.get("HAWSER_VM_CACHE", ROOT / ".cache/vm"))
-PYTHON = pathlib.Path("/usr/bin/python3").resolve()  # Debian's Python, for which the package's modules are built
+PYTHON = pathlib.Path("/usr/bin/python3").resolve()  # Debian's Python, for which the package's modules were built
 PROVIDERS = "/usr/lib/x86_64-linux-gnu/libibverbs"
-# Modules that the tests import, found by importing them here.
+# Modules that the tests import, as found by importing the tests on this machine.
 IMPORTS = """argparse asyncio ctypes datetime encodings.ascii encodings.idna encodings.utf_8 enum errno glob importlib.machinery itertools
 json logging math mmap multiprocessing.connection multiprocessing.popen_fork multiprocessing.queues multiprocessing.synchronize os pickle
 queue random resource select socket stat string struct subprocess tempfile threading time unittest.async_case unittest.main weakref
@@ -33,7 +33,7 @@ POLICY = "[default]\ndevices = rxe0\nqp_types = rc, uc, ud\nallow = odp, multica
 CRUN = "test_cq_events", "test_mr", "test_pd"
 NOTES = {"test_cq.CQTest.test_resize_cq": "the test posts sends, and expects that the completion queue cannot be resized to fewer entries than the "
          "number of their completions. The test does not wait for the completions, so it fails, natively and brokered, if they have not arrived yet."}
-# Each of the arguments is native, run or crun, with names in a file.
+# Each argument is native, run or crun; the file /names.WAY lists the tests for that way.
 GUEST = r"""
 . /verbs.sh
 device_up || exit 1
@@ -61,7 +61,7 @@ done
 
 
 def fetched():
-    """Returns the contents of the package, which is unpacked once."""
+    """Returns the path of the package's contents, which are unpacked only once."""
     folder = CACHE / "pyverbs"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "pyverbs.lock", "w", encoding="utf-8") as lock:
@@ -85,8 +85,8 @@ def fetched():
 
 
 def stage(out):
-    """Makes a folder with the Python files for the guest: usr/lib/python3.x, pyverbs/pyverbs, pyverbs/tests; compiled,
-    because that would take long in the guest."""
+    """Creates a folder with the Python files for the guest: usr/lib/python3.x, pyverbs/pyverbs, pyverbs/tests. Compiles
+    the files here, because compiling is slow in the guest."""
     found = subprocess.run([PYTHON, "-I", "-S", "-c", "import sys\nfor m in sys.argv[1:]: __import__(m)\n"
                             "for m in list(sys.modules.values()): print(getattr(m, '__file__', None) or '')", *IMPORTS],
                            capture_output=True, text=True, check=True).stdout.split()
@@ -102,8 +102,8 @@ def stage(out):
 
 
 def boot(build, staged, kernel="7", **ways):
-    """ways: native, run or crun, with the ids of those to run or None. Returns {way: {id: (state, seconds, text)}},
-    whether the run was complete, and the entire output."""
+    """`ways` maps native, run or crun to the ids of the tests to run, or to None for all. Returns {way: {id: (state,
+    seconds, text)}}, whether the run was complete, and the entire output."""
     work = staged.parent
     (work / "policy").write_text(POLICY)
     (work / "guest").write_text("#!/bin/sh\n" + GUEST)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests a hostile container of crun with the capabilities of Docker's default and CAP_IPC_LOCK
-# (tests/vm/programs/verbs_tenant.c): what it takes from others by its user, and what its broker's processes and its stubs let
-# it do.
+# Tests a hostile crun container with Docker's default capabilities and CAP_IPC_LOCK (tests/vm/programs/verbs_tenant.c):
+# which resources it can take from other containers through its user ID, and what access it can gain through its
+# broker's processes and its stubs.
 # vm: kernels 7
 # vm: programs ip rdma crun BUILD/hawser BUILD/tests/vm/verbs_tenant
 # vm: files tests/vm/tap.sh:/tap.sh tests/vm/verbs/verbs.sh:/verbs.sh
@@ -14,7 +14,7 @@ socket=/run/hawser/verbs.sock
 printf '[default]\ndevices = rxe0\nmr_bytes = 1M\n' >policy
 caps='["CAP_CHOWN","CAP_DAC_OVERRIDE","CAP_FSETID","CAP_FOWNER","CAP_MKNOD","CAP_NET_RAW","CAP_SETGID","CAP_SETUID","CAP_SETFCAP",
 "CAP_SETPCAP","CAP_NET_BIND_SERVICE","CAP_SYS_CHROOT","CAP_KILL","CAP_AUDIT_WRITE","CAP_IPC_LOCK"]'
-tenant() { # NAME: a bundle of that name
+tenant() { # NAME: creates a bundle named NAME
     bundle "$1" || return 1
     echo "$caps" | tr -d '\n' >caps
     sed -i "s/\"bounding\": \[\], \"effective\": \[\], \"permitted\": \[\]/\"bounding\": C, \"effective\": C, \"permitted\": C/
@@ -29,7 +29,7 @@ no_broker() { ! cat /proc/[0-9]*/comm 2>/dev/null | grep hawser-broker; }
 
 mkdir -p /run/hawser
 ok "a device comes up" device_up
-mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun expects it
+mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun needs this mount
 hawser verbs agent --policy policy --socket $socket --audit audit >agent.log 2>&1 &
 agent=$!
 ok "the agent comes up" within 30 [ -S $socket ]
@@ -39,7 +39,7 @@ ok "a program that gives up CAP_IPC_LOCK is held by its RLIMIT_MEMLOCK" evil dro
 ok "the stub's pages cannot be written by what /proc has of them" evil files
 ok "its broker's user reads and writes nothing of its processes" evil asthem
 
-# ---- what the kernel counts by user: the programs of both containers run as root
+# ---- resources that the kernel counts per user: the programs of both containers run as root
 good opens &
 good=$!
 ok "a container that runs already" within 60 [ -e open ]
@@ -53,14 +53,14 @@ touch give
 ok "they are given back" wait $evil
 rm -rf taken give watched
 
-# ---- a broker that is stopped
+# ---- a stopped broker
 evil stop &
 evil=$!
 ok "a container stops its broker" within 60 [ -e taken ]
 ok "its status says so" says 'evil: the broker does not answer' hawser verbs status
 ok "another container notices nothing" good open
 touch give
-wait $evil # the end of its first process ends all others of its PID namespace
+wait $evil # when the first process of a PID namespace exits, the kernel kills all others in the namespace
 ok "it ends with its container" within 30 no_broker
 rm -f taken give
 evil stop &

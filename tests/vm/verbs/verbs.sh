@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared by the tests of the verbs broker: rxe0 on a veth pair as 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2), two ends of
-# one program, containers, leaks. A test's `# vm: files` has tests/vm/tap.sh:/tap.sh and
-# tests/vm/verbs/verbs.sh:/verbs.sh.
+# Shared by the tests of the verbs broker: rxe0 on a veth pair with the addresses 10.7.0.1 (GID 1) and 10.8.0.1 (GID 2),
+# the two ends of a program, containers, and leak tests. A test that includes this file must list
+# tests/vm/tap.sh:/tap.sh and tests/vm/verbs/verbs.sh:/verbs.sh in `# vm: files`.
 . /tap.sh
 logs="end.server end.client"
 providers=/usr/lib/x86_64-linux-gnu/libibverbs
@@ -14,7 +14,7 @@ device_up() {
 gids() { grep -q 0a08:0001 /sys/class/infiniband/rxe0/ports/1/gids/2; }
 device_down() { rdma link del rxe0 && ip link del v0; }
 
-# Prints the objects of rxe0; the kernel itself has a PD, a CQ and a QP there, for management.
+# Prints the objects of rxe0, including the PD, CQ and QP that the kernel creates there for management.
 objects() { rdma res show | grep rxe0; }
 no_objects() {
     objects >/tmp/objects.now
@@ -23,9 +23,9 @@ no_objects() {
 
 listens() { grep -q ":$(printf %04X "$1") 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; }
 ready() { listens 18515 || ! kill -0 $server 2>/dev/null; }
-# Runs two ends of PROGRAM, started by $with, or the server by $with_server; port 18515 is the programs' own default. True if
-# both succeed, and nothing is left of them. perftest measures the clock before it reports, and gives up if the machine pauses
-# meanwhile: only that is tried again.
+# Runs both ends of PROGRAM through $with, or the server through $with_server. Port 18515 is the default of these
+# programs. Succeeds if both ends succeed and leave no objects behind. perftest measures the clock before it prints its
+# report, and fails if the machine pauses meanwhile; only this failure is retried.
 both() { # PROGRAM ARGS...
     for _ in 1 2 3; do
         both_run "$@" && within 30 no_objects && return
@@ -42,7 +42,7 @@ both_run() {
     [ $status = 0 ] || kill_server
     wait $server && [ $status = 0 ]
 }
-# Ends the server, which may wait forever because its other end has failed. The first process of a container reacts only to
+# Ends the server, which may wait forever if its other end has failed. The first process of a container reacts only to
 # KILL.
 kill_server() {
     # shellcheck disable=SC2086 # words
@@ -52,8 +52,8 @@ kill_server() {
     true
 }
 
-# Makes an OCI bundle /run/NAME for crun, whose container sees / without what is mounted there, runs /tmp/NAME.cmd and has the
-# network of the guest.
+# Creates an OCI bundle /run/NAME for crun. Its container sees / without the file systems mounted there, runs
+# /tmp/NAME.cmd, and uses the guest's network.
 bundle() { # NAME
     mkdir -p "/run/$1/rootfs" && mount --bind / "/run/$1/rootfs" || return 1
     cat >"/run/$1/config.json" <<END
@@ -68,7 +68,7 @@ bundle() { # NAME
  "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}]}}
 END
 }
-# Runs it without pivot_root(), which Linux 6.12 refuses if / is the initramfs.
+# Runs the bundle without pivot_root(), which Linux 6.12 refuses if / is the initramfs.
 container() { # NAME PROGRAM ARGS...
     name=$1
     shift
@@ -76,16 +76,17 @@ container() { # NAME PROGRAM ARGS...
     crun --cgroup-manager=disabled run --no-pivot --bundle "/run/$name" "$name"
 }
 
-# Tests for leaks: pairs of REG_MR and DEREG_MR in one process, short-lived processes in one container, up to this many, for
-# this many seconds each. What the broker and the kernel hold is the same afterwards.
-broker_of() { # PID OF `hawser verbs run`: its child that serves
+# Tests for leaks: runs pairs of REG_MR and DEREG_MR in one process, then short-lived processes in one container, up to
+# the given numbers, and each for up to the given seconds. The broker and the kernel must then hold the same resources
+# as before.
+broker_of() { # PID of `hawser verbs run`: prints the child process that serves
     for p in /proc/[0-9]*; do
         case $(sed 's/.*) //' "$p/stat" 2>/dev/null) in
         "S $1 "* | "R $1 "*) case $(readlink "$p/exe") in */hawser) echo "${p#/proc/}" ;; esac ;;
         esac
     done
 }
-weigh() { # file descriptors, threads, mappings of the broker of $runner
+weigh() { # prints the file descriptors, threads and mappings of the broker of $runner
     broker=$(broker_of $runner)
     echo "fds $(ls "/proc/$broker/fd" | wc -l) threads $(ls "/proc/$broker/task" | wc -l) maps $(wc -l <"/proc/$broker/maps")"
 }
