@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has one */
+#define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has a rail */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
 #define GREETINGS     16  /* maximum number of attempts if the server closes the connection in the handshake */
 #define PAUSE_MS      10  /* average pause after the first attempt; doubles with each attempt */
@@ -28,9 +28,9 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
-/* Waits until a peer has connected, or has died before the application knew it. The caller drives the loop only if no
- * library thread does so: a caller that drives the loop takes the events that other callers wait for and must wake
- * these callers, and a thread may wait in hawser_accept() for hours. */
+/* Waits until a peer has connected, or has died before it was reported to the application. The caller drives the loop
+ * only if no library thread does so: a caller that drives the loop takes the events that other callers wait for and
+ * must wake these callers, and a thread may wait in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -102,7 +102,7 @@ static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
 {
     uint64_t now = hw_now();
     int most = 60000;
-    if (h->flags & HAWSER_CALLER_PROGRESS) { /* the server may be this same context */
+    if (h->flags & HAWSER_CALLER_PROGRESS) { /* the server may be the same context */
         progress(h);
         most = 1;
     }
@@ -276,8 +276,8 @@ struct waiting {
     bool all;
 };
 
-/* Returns true once as many pairs of NICs have had a rail as were shown to work, or if the peer is dead. With w->all,
- * all rails that are not spare must be up. */
+/* Returns true if the peer is dead, or once as many pairs of NICs have had a rail as were shown to work. If w->all is
+ * set, all rails that are not spare must be up as well. */
 static bool are_rails_up(void *arg)
 {
     const struct waiting *w = arg;

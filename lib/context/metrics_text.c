@@ -175,8 +175,8 @@ static struct row *find_row(struct view *v, int id, const char *nic, const char 
     return r;
 }
 
-/* Returns true unless the rail is a spare that is not in use. The server does not know which rails are spare, so there
- * a rail counts once it has been up. */
+/* Returns true unless the rail is a spare that is not in use. The server does not know which rails are spare, so on the
+ * server a rail counts once it has been up. */
 static bool is_wanted(const struct hw_way *w)
 {
     return atomic_load(&w->up) || (w->peer->client ? !w->spare : *w->remote != 0);

@@ -11,8 +11,8 @@
  * receiver has closed the link, the count is its last word, and the sender knows exactly which frames it must send
  * again on another link. No frame arrives twice or late, because the receiver reads nothing after its last word.
  *
- * A connection may have a second stream, which carries large payloads separately from their heads, in the order of the
- * heads. The link reports which stream the next bytes belong to.
+ * A connection may have a second stream, which carries large payloads separately from their headers, in the order of
+ * the headers. The link reports which stream the next bytes belong to.
  *
  * At most one thread at a time may call the functions of a link.
  */
@@ -35,7 +35,7 @@ struct hw_piece {
 /* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
 #define HW_LINK_PIECES 256
 #define HW_LINK_BATCH  32     /* a frame is added to a batch only while the batch has at most this many pieces */
-#define HW_LINK_BUF    16384u /* size of the buffer for heads, extensions and copied payloads, in each direction */
+#define HW_LINK_BUF    16384u /* size of the buffer for headers, extensions and copied payloads, in each direction */
 #define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
@@ -80,7 +80,7 @@ struct hw_link_ops {
      * frame may exceed a budget above 0. With budget 0, only an uncounted frame may be sent. Returns false if there is
      * no frame now. */
     bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
-    /* Called when a frame's head and extension have arrived. Fills piece[0, *n) with memory for the payload or its
+    /* Called when a frame's header and extension have arrived. Fills piece[0, *n) with memory for the payload or its
      * first bytes; a piece without ptr discards its bytes. Returns 0, or a negative errno that ends the link. After
      * success arrived() or abandoned() is called once. */
     int (*place)(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
@@ -133,13 +133,13 @@ struct hw_link {
     const struct hw_link_ops *ops;
     void *up;
     struct {
-        uint8_t *buf; /* HW_LINK_BUF bytes; the first `end` bytes contain heads, extensions and small payloads */
+        uint8_t *buf; /* HW_LINK_BUF bytes; the first `end` bytes contain headers, extensions and small payloads */
         uint32_t end;
         /* pieces [piece_at, n_pieces) remain to be sent, including those in buf */
         struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1];
         uint32_t piece_at, n_pieces;
         uint64_t payload; /* bytes of the pieces that are not in buf, including bytes already sent */
-        bool apart;       /* pieces [apart_at, n_pieces) are for the second stream; no frame is added behind them */
+        bool apart;       /* pieces [apart_at, n_pieces) are for the second stream; no frame is added after them */
         uint32_t apart_at;
         struct hw_link_copy {
             struct hw_link_copy *next;
@@ -180,9 +180,9 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 bool hw_link_has_unsent(const struct hw_link *l);
 /* Returns true if the pieces from hw_link_tx() are for the second stream. */
 bool hw_link_sends_apart(const struct hw_link *l);
-/* Reports that the first n bytes from hw_link_tx() are written. */
+/* Reports that the first n bytes from hw_link_tx() have been written. */
 void hw_link_sent(struct hw_link *l, uint64_t n);
-/* If apart.held is set: reports that the memory of the first n bytes of the second stream is no longer read. */
+/* If apart.held is set, reports that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
 /* Lists memory for the next bytes to read as up to cap pieces in out; cap is at least 2. Returns the number of pieces,
  * which is at least 1. Only pieces for the second stream may lack ptr; their bytes are to be discarded. Memory that was

@@ -3,8 +3,8 @@
  * A rail connects to one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together,
  * on one loop. Link 0 (express) carries small parcels, keepalives and the confirmations of all links of the rail. The
  * other links carry the rest; a rail with one link carries everything on link 0. Each set of connections of a rail has
- * a generation number. A rail knows nothing about other rails, except whether they hear the peer. If they do, a rail
- * whose path may be dead is suspect and gets no new data.
+ * a generation number. A rail knows nothing about other rails, except whether they hear from the peer. If they do, a
+ * rail whose path may be dead is suspect and gets no new data.
  *
  *   down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -66,10 +66,12 @@ struct hw_rail_ops {
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* Called when the rail has become suspect, before its waiting parcels are given back. */
     void (*suspected)(void *up, struct hw_rail *r);
-    /* With hw_rail.spared, called every limits.check while the path may be dead and no other rail hears the peer. */
+    /* With hw_rail.spared, called every limits.check while the path may be dead and no other rail hears from the
+     * peer. */
     void (*doubted)(void *up, struct hw_rail *r);
-    /* Called when a device has failed (hw_error() has the reason) and cannot take the rest of this frame's payload. The
-     * payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the rail. */
+    /* Called when a device has failed (hw_error() returns the reason) and cannot take the rest of this frame's payload.
+     * The payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the
+     * rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
     /* Called when the device that holds this parcel's payload has failed. The rail then ends, and gives the parcel back
      * once the rail is settled. */
@@ -165,11 +167,11 @@ struct hw_rail {
      * that the peer's kernel has acknowledged data. In ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
     bool spared;         /* the layer above can start other rails, see ops.doubted; set before the rail starts */
-    atomic_bool suspect; /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
+    atomic_bool suspect; /* up but perhaps dead, while other rails hear from the peer; the rail gets no new data */
     /* Set by hw_rail_distrust() on any thread: no new data until the peer is heard at this time or later. */
     _Atomic uint64_t quiet;
-    atomic_bool asked;     /* set by hw_rail_ask() */
-    struct hw_timer watch; /* its place separates the flags below from the atomics above, which other threads write */
+    atomic_bool asked;         /* set by hw_rail_ask() */
+    struct hw_timer watch;     /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool dry;                  /* in this run of `flush`, an idle link found nothing to send */
     bool confirm_due; /* the next confirmation is sent even if it covers only frames that the peer does not wait for */
@@ -233,9 +235,9 @@ void hw_rail_wake(struct hw_rail *r);
 void hw_rail_ready(struct hw_rail *r, unsigned link);
 /* Asks the peer to answer on this rail, if the rail is up. May be called from any thread. */
 void hw_rail_ask(struct hw_rail *r);
-/* Gives this rail no new data until it has heard the peer at the time `since` or later, because another rail of the
- * same pair of NICs, which last heard the peer then, is suspect. Asks the peer to answer. Returns false and does
- * nothing if the rail has heard the peer since then. May be called from any thread. */
+/* Gives this rail no new data until it has heard from the peer at the time `since` or later, because another rail of
+ * the same pair of NICs, which last heard from the peer then, is suspect. Asks the peer to answer. Returns false and
+ * does nothing if the rail has heard from the peer since then. May be called from any thread. */
 bool hw_rail_distrust(struct hw_rail *r, uint64_t since);
 /* Returns true if the rail, which must be up, is neither suspect nor distrusted. May be called from any thread. */
 bool hw_rail_is_sound(const struct hw_rail *r);

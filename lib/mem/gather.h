@@ -64,8 +64,8 @@ int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const s
 int hw_gather_done(struct hw_gather *g, uint64_t *upto);
 
 /* Returns the i-th CUstream of the gather, for measurements. Returns NULL past the last stream and in a direct space.
- * The kernel's batches run on the streams in turn, so that the GPU can overlap the start of a batch with the copies of
- * earlier batches. */
+ * The kernel's batches run on the streams in round-robin order, so that the GPU can overlap the start of a batch with
+ * the copies of earlier batches. */
 void *hw_gather_stream(const struct hw_gather *g, unsigned i);
 
 /*

@@ -49,8 +49,8 @@ static void desert_op(struct hw_op *op)
     hw_ops_need_flush(op->peer);
 }
 
-/* Handles a cancelled operation that is due. The first call comes right after the cancellation, and sets the time limit
- * for the peer's answer by this loop's clock. Returns true if the limit has passed. Sets *cut if rails must end. */
+/* Handles a cancelled operation that is due. The first call, right after the cancellation, sets the time limit for the
+ * peer's answer according to this loop's clock. Returns true if the limit has passed. Sets *cut if rails must end. */
 static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
 {
     if (op->peer->dead)

@@ -28,7 +28,7 @@ struct hw_landing {
     struct hw_landing *next; /* used by the owner's list and by the free list */
 
     _Atomic uint64_t state; /* generation << 44 | bytes that are not reserved */
-    _Atomic uint64_t left;  /* bytes that have not arrived; once given up, only the reserved ones */
+    _Atomic uint64_t left;  /* bytes that have not arrived; once given up, only the reserved bytes */
 };
 
 struct hw_landings {

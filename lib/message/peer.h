@@ -36,7 +36,7 @@
 #define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
 #define HW_NOTE_MAX    (HW_NOTES / 4) /* maximum length of a notification in bytes */
 #define HW_NOTED_BYTES (1ull << 38)   /* maximum number of bytes of a write that has a notification */
-#define HW_QUEUES      65536 /* maximum number of queues; an operation of this side that needs one more fails */
+#define HW_QUEUES      65536 /* maximum number of queues; an operation of this side that needs another queue fails */
 /* Like HW_QUEUES, for messages and receives of the peer. The peer itself is limited to HW_QUEUES, but does not yet know
  * which queues the newest operations of this side use. */
 #define HW_QUEUES_BOTH  (2 * HW_QUEUES)

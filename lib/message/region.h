@@ -16,7 +16,7 @@
 
 #include <pthread.h>
 
-#define HW_BINDING       32                     /* bytes of a value that distinguishes a session from all others */
+#define HW_BINDING       32                     /* size of a value that distinguishes a session from all others */
 #define HW_HANDLES       (1u << HW_HANDLE_BITS) /* maximum number of handles of a peer */
 #define HW_HANDLE_BITS   16
 #define HW_HANDLE_BLOCK  256

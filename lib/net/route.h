@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries the kernel for the route to an address and for the hardware below a NIC, by rtnetlink(7). */
+/* Queries the kernel for the route to an address and for the hardware below a NIC, through rtnetlink(7). */
 #ifndef HW_ROUTE_H
 #define HW_ROUTE_H
 

@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* ms for which making a connection may sleep; added to the timeout of hawser_connect() */
+    uint32_t setup_ms; /* time in ms that setting up a connection may sleep; added to the timeout of hawser_connect() */
     bool device_path;  /* received data can be placed directly in GPU memory */
     bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {
@@ -29,7 +29,7 @@ struct hw_caps {
     } self;
 };
 
-/* The environment of a transport. There is one for each context. */
+/* The environment of a transport in one context. */
 struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
@@ -113,7 +113,7 @@ struct hw_transport {
      * transport that has fewer devices than NICs, and that cannot find out which device belongs to which NIC, assigns
      * its devices in this order, because connections may come up in any order. NULL if not needed. */
     void (*expect)(const struct hw_tp_env *env, const char *nic);
-    /* Makes a connection over fd and takes ownership of fd in any case. Fails with a negative errno. */
+    /* Creates a connection over fd. Takes ownership of fd even on failure. Fails with a negative errno. */
     int (*make)(int fd, const struct hw_conn_args *a, struct hw_conn **out);
 
     /* The following members are NULL if a connection is ready at once. */

@@ -2,9 +2,9 @@
 /*
  * The protocol between a client and hawserd. Requests and replies have one fixed size each. Each message is one packet
  * of a UNIX SOCK_SEQPACKET socket, and a client has one request in progress at a time. The descriptor that a request
- * needs (the dma-buf of a bind, the TCP socket of a steer) is passed with it by SCM_RIGHTS. Integers are little-endian,
- * and fields that a type does not use are zero; messages that break these rules are rejected. docs/hawserd.md shows the
- * layout.
+ * needs (the dma-buf of a bind, the TCP socket of a steer) is passed with the request by SCM_RIGHTS. Integers are
+ * little-endian, and fields that a type does not use are zero; messages that break these rules are rejected.
+ * docs/hawserd.md shows the layout.
  */
 #ifndef HW_WIRE_HELPER_H
 #define HW_WIRE_HELPER_H
@@ -21,7 +21,7 @@
 #define HW_HELPER_SOCKET   "/run/hawser/hawserd.sock"
 
 enum hw_helper_type {
-    HW_H_HELLO = 1, /* must be the first request; asks for permission to send others */
+    HW_H_HELLO = 1, /* must be the first request; asks for permission to send other requests */
     HW_H_BIND_RX,   /* nic, count, page: binds a dma-buf to count receive queues of the NIC; carries one descriptor */
     HW_H_BIND_TX,   /* nic: binds a dma-buf for sending; carries one descriptor */
     HW_H_STEER,     /* id of a binding: steers a TCP connection to the binding; carries one descriptor */

@@ -18,7 +18,7 @@
 #define DM_SCM_DEVMEM_DMABUF  79
 #define DM_SO_DEVMEM_DONTNEED 80
 #define DM_TOKENS_MAX         128  /* maximum number of token ranges in one call */
-#define DM_FRAGS_MAX          1024 /* maximum number of fragments that one call may give back */
+#define DM_FRAGS_MAX          1024 /* maximum number of fragments that one call may return */
 
 struct dm_dmabuf_cmsg {
     uint64_t frag_offset;
@@ -48,10 +48,10 @@ struct dm_received {
 
 /*
  * Receives at most len bytes from fd. host must have len bytes, because any of the data may be ordinary data. Returns
- * the number of bytes and describes them in *out. Returns 0 if the peer has closed. Fails with -EAGAIN if nothing has
- * arrived, with -EBUSY if the kernel lacks memory, with -EPROTO if the kernel's description is inconsistent, or with
- * another error of recvmsg(). ENODEV is final: a small unsplit segment behind a segment in device memory blocks the
- * socket permanently.
+ * the number of bytes and describes them in *out. Returns 0 if the peer has closed the connection. Fails with -EAGAIN
+ * if nothing has arrived, with -EBUSY if the kernel lacks memory, with -EPROTO if the kernel's description is
+ * inconsistent, or with another error of recvmsg(). ENODEV is final: a small unsplit segment after a segment in device
+ * memory blocks the socket permanently.
  */
 ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 

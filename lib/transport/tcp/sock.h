@@ -48,7 +48,7 @@ void hw_sock_look(int fd, struct hw_sock_watch *w);
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 
 /* Receive like recv(2) with MSG_DONTWAIT, and send like send(2), but without cancellation points. A cancellation point
- * of the C library costs two locked instructions per call, and a thread of the application that is cancelled at one
+ * of the C library costs two locked instructions per call, and an application thread that is cancelled at such a point
  * would never release the library's locks. */
 ssize_t hw_sock_recv(int fd, void *to, size_t len);
 ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);

@@ -9,8 +9,8 @@
  * copies in flight, at most HW_COPIES_WAIT_MS for each queue or part (copies.h). A device that does not respond within
  * this time is stuck, and its ring stays allocated until it has responded.
  *
- * Functions return -EBUSY if the device has not finished and must be asked again soon, -ENXIO if the device has failed,
- * with the reason in the error text, and -ENOMEM.
+ * Functions return -EBUSY if the device has not finished (the caller must then try again soon), -ENXIO if the device
+ * has failed, with the reason in the error text, and -ENOMEM.
  */
 #ifndef HW_TCP_STAGING_H
 #define HW_TCP_STAGING_H
@@ -48,8 +48,8 @@ int hw_staging_in_fill(struct hw_staging *s, uint32_t n);
 bool hw_staging_has_unsent(const struct hw_staging *s);
 /* Returns true if bytes whose copy has started are not counted yet. */
 bool hw_staging_in_owes(const struct hw_staging *s);
-/* Counts bytes that are in place, up to `most`, and returns their number. If there are none, returns 0 if no copy is in
- * flight, or -EBUSY or -ENXIO. */
+/* Counts bytes that are in place, up to `most`, and returns their number. If no bytes are in place, returns 0 if no
+ * copy is in flight, or -EBUSY or -ENXIO. */
 int64_t hw_staging_in_placed(struct hw_staging *s, uint64_t most);
 /* Drops the bytes that have arrived, because the device has failed. hw_staging_in_placed() still counts these bytes. */
 void hw_staging_in_drop(struct hw_staging *s);
@@ -60,7 +60,7 @@ void hw_staging_in_drop(struct hw_staging *s);
  * a copy takes longer than HW_COPIES_WAIT_MS. */
 int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to);
 
-/* Drops the bytes in the ring for sending; if they are offered again, they are copied again. On success the device no
+/* Drops the bytes in the ring for sending; bytes that are offered again are copied again. On success the device no
  * longer accesses the caller's memory. hw_staging_in_placed() still counts received bytes. Fails with -EBUSY or
  * -ENXIO. */
 int hw_staging_settle(struct hw_staging *s);
