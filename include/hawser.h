@@ -65,8 +65,8 @@ enum hawser_log_level { HAWSER_LOG_ERROR = 0, HAWSER_LOG_WARN = 1, HAWSER_LOG_IN
 typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 /* Flags of struct hawser_options. */
-/* The library starts no progress threads. Its work is done within calls such as hawser_progress() and hawser_wait(),
- * and by the thread of hawser_connect_start(). */
+/* The library starts no progress threads. Its work is done in calls such as hawser_progress() and hawser_wait(), and by
+ * the thread of hawser_connect_start(). */
 #define HAWSER_CALLER_PROGRESS 1u
 #define HAWSER_INSECURE        2u /* Without a key, allows any address, not only loopback and lab addresses. */
 #define HAWSER_EVENTS          4u /* hawser_poll() also reports notifications and peers that connect or die. */
@@ -384,8 +384,8 @@ struct hawser_request {
 };
 
 /* Starts the n operations of reqs in order, as if hawser_write(), hawser_notify() and the other functions were called
- * one after the other. The library hands the data of several small operations to the kernel together. It does not keep
- * the array.
+ * one after the other. The library passes the data of several small operations to the kernel together, and does not
+ * keep the array.
  *
  * Stops at the first operation that fails to start and returns its error. Earlier operations continue. The failed
  * operation and later operations have no handle (*op is NULL). If started is not NULL, *started receives the number of

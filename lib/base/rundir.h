@@ -3,7 +3,7 @@
  * Local sockets that other programs of the same user, and of root, find by name: folders for such sockets, and
  * functions that create, open and remove sockets in folders that other users may also write to.
  *
- * The name of a socket is PID.NUMBER. Its mode is 0600 from the moment it has a name. A folder is accepted only if
+ * The name of a socket is PID.NUMBER. The socket has mode 0600 as soon as its name exists. A folder is accepted only if
  * root, this user or a user that the caller names owns the folder, and no other user can replace its entries. The
  * functions never follow a symbolic link in a folder.
  */

@@ -97,7 +97,7 @@ static void progress(void *arg)
     (void)hawser_progress(arg, 0);
 }
 
-/* Waits until fd is ready, but at most until about the given time. May return earlier. */
+/* Waits until fd is ready or approximately the given time has passed. May return earlier. */
 static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
 {
     uint64_t now = hw_now();
@@ -256,7 +256,7 @@ static int set_up(struct hw_connect *c)
         rc = read_bytes(c, offer, len);
     if (rc == 0)
         rc = agree_on_rails(c, offer, len, choice);
-    if (rc == -EPROTONOSUPPORT) { /* tell the server the reason, too */
+    if (rc == -EPROTONOSUPPORT) { /* also report the reason to the server */
         HW_KEEP_ERROR();
         (void)write_bytes(c, choice, (size_t)hw_setup_refuse(c->p->h, choice));
         return rc;

@@ -58,7 +58,7 @@ struct hawser {
     struct hw_domain domain; /* regions that peers may access */
     struct hw_rail_limits limits;
 
-    pthread_mutex_t lock; /* protects the following members; the atomic ones may be read without it */
+    pthread_mutex_t lock; /* protects the following members; atomic members may be read without it */
     struct hw_list peers;
     struct hw_list accepts; /* peers that wait for hawser_accept() */
     struct hw_list graves;  /* peers that died before they were reported to the application */

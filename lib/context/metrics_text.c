@@ -94,7 +94,7 @@ void hw_metrics_fold(struct hawser_peer *p)
     }
 }
 
-/* Assigns the peer a number, or a place among the others, when a reader first sees the peer. */
+/* Assigns the peer a number, or makes it part of peer "other", when a reader first sees the peer. */
 static void place_peer(struct hw_metrics *m, struct hawser_peer *p)
 {
     unsigned cost = HW_MAX(p->n_pairs, 1u), i = 0;

@@ -239,8 +239,9 @@ static int take_note_of(struct hw_op *o, const void *data, size_t len)
 }
 
 /* Decides how soon the operation must be sent. Some operations wait for the calling thread's next operations, so that
- * one system call carries several. These are operations of at most HW_CHUNK bytes while others are in flight, and
- * receives of at most HW_SMALL_OP bytes, because small messages are sent without waiting for their receive. */
+ * one system call carries several operations. These are operations of at most HW_CHUNK bytes while others are in
+ * flight, and receives of at most HW_SMALL_OP bytes, because small messages are sent without waiting for their
+ * receive. */
 static enum hw_urgency get_urgency(const struct hawser_op *op)
 {
     const struct hw_op *o = op->op;

@@ -300,7 +300,7 @@ static void say_bye(struct hawser_peer *p)
     p->closing = true;
     int rc = atomic_load(&p->rails_up) ? hw_op_post(op) : -ENOTCONN;
     hw_driver_end(p->home);
-    if (rc == 0) /* the operation ends at its deadline at the latest */
+    if (rc == 0) /* the operation ends no later than its deadline */
         (void)hw_driver_wait(p->home, is_bye_over, p, HW_NEVER);
     hw_op_put(op);
 }

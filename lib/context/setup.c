@@ -39,16 +39,15 @@ static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool he
 }
 
 /* A listener that is bound to one address offers only the NIC of this address. Virtual interfaces without hardware run
- * over the other NICs. The server offers them only if the connection arrived over them, if it arrived over loopback, or
- * if knob nics is set. */
+ * over the other NICs. The server offers virtual interfaces only if the connection arrived over them or over loopback,
+ * or if knob nics is set. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out)
 {
     struct hawser *h = p->h;
     struct hw_nic nics[HW_NIC_MAX];
     uint64_t device[HW_NIC_MAX];
     struct hw_setup s = {0};
-    /* without knob nics, a connection over loopback gets only the loopback interface, and any other gets only other
-     * NICs */
+    /* without knob nics, a loopback connection is offered only the loopback interface, and others only other NICs */
     bool loop = hw_addr_is_loopback(remote);
     int n = hw_nics_list(nics, HW_NIC_MAX, local->sa.sa_family == AF_INET6);
     if (n < 0)

@@ -311,7 +311,7 @@ void hw_ways_dial(struct hawser_peer *p)
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
 
 /* Connects the spare rails if they are not in use yet. Does not check has_sound_rail(), because a doubtful rail counts
- * as sound while the peer is heard on no other rail. */
+ * as sound while no other rail hears from the peer. */
 void hw_ways_call_spares(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);

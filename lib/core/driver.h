@@ -100,7 +100,7 @@ void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
  * thread. hw_driver_end() does a turn of the loop and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
 /* Takes the role if no thread has it and the calling thread has no other role. now is a time that the calling thread
- * has read recently. Returns false if the role was not taken; hw_driver_end() must not be called then. */
+ * has read recently. Returns false if the role was not taken, in which case hw_driver_end() must not be called. */
 bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
 /* Sets the urgency of the tasks that this thread posts from now on. Tasks with an urgency other than HW_NOW do not wake

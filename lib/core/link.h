@@ -88,8 +88,8 @@ struct hw_link_ops {
      * at least one more byte. Returns 0, or a negative errno that ends the link. */
     int (*more)(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                 uint32_t *n);
-    /* Called when the payload is in place. Returns 0, or a negative errno that ends the link; the frame is not counted
-     * then. */
+    /* Called when the payload is in place. Returns 0, or a negative errno that ends the link, in which case the frame
+     * is not counted. */
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* Called if the link ended before the payload was in place. */
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
@@ -225,8 +225,8 @@ bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
 void hw_link_end(struct hw_link *l, int why);
 /* Returns true if count is a possible last word of the peer. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
-/* Processes the peer's last word, after the end. Calls confirmed() for those of the first count frames that were not
- * confirmed before, and lost() for the others, in order. Fails with -EPROTO, without calling either, if the count
+/* Processes the peer's last word, after the end. Calls confirmed() for the unconfirmed frames among the first count
+ * frames, and lost() for all later frames, in order. Fails with -EPROTO, without calling either, if the count
  * contradicts the frames that were sent or confirmed. */
 int hw_link_settle(struct hw_link *l, uint64_t count);
 

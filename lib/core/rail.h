@@ -51,7 +51,7 @@ struct hw_rail_ops {
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     /* Returns the mark: a number of the layer above, which the rail sends with each confirmation and last word. */
     uint32_t (*mark)(void *up);
-    /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
+    /* Reports the peer's mark, before done() is called for the parcels that are confirmed together with the mark. */
     void (*marked)(void *up, uint32_t mark);
     /* Called when the peer has received the parcel and the payload's memory on this side is no longer read. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
@@ -61,7 +61,7 @@ struct hw_rail_ops {
     /* Called when the rail has changed from up to ended. count[] is final, and hw_error() is the same as at the
      * call of hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
-    /* Returns true if the peer was heard on another rail since the given time (ns). If not and ask is true, the other
+    /* Returns true if another rail has heard from the peer since the given time (ns). If not and ask is true, the other
      * rails ask the peer for an answer. */
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* Called when the rail has become suspect, before its waiting parcels are given back. */
@@ -105,14 +105,14 @@ struct hw_rail_io {
     void (*close)(struct hw_conn *c);
     /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
      * Returns 0 if the path seems to work, 1 if it may be dead, or the error if it seems dead. alone is the time in ns
-     * for which data has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or
+     * for which data has been in flight on the connection, if other rails hear from the peer. Otherwise alone is 0, or
      * limited if hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns the connection's capabilities. Called after attach(). */
     struct hw_link_apart (*apart)(const struct hw_conn *c);
     /* Like write() and read(), for the stream of payloads. A piece without ptr is discarded. Bytes that are being
-     * transferred into or from the first piece need not be counted yet; the same piece is passed again then. */
+     * transferred into or from the first piece need not be counted yet; in this case the same piece is passed again. */
     int64_t (*write_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* Discards data that is being received into the first piece, so that its memory is no longer accessed. If it fails
@@ -210,13 +210,13 @@ void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_
 void hw_rail_free(struct hw_rail *r);
 
 /* Starts a rail that is down on established connections. The rail owns conn[0, n) and closes them. Fails with a
- * negative errno; the rail is still down then, and the connections are closed. */
+ * negative errno, after which the rail is still down and the connections are closed. */
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
 /* Ends a rail that is up: closes all connections and calls ended(). Otherwise does nothing. */
 void hw_rail_end(struct hw_rail *r, int why);
 /* Settles a rail that has ended. count[0, n) is the peer's last word; for other links, their last confirmation counts.
- * Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent; nothing changes
- * then. */
+ * Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent, in which case
+ * nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
 /* Releases memory: after this call no memory of this owner is accessed, see hw_link_let_go(), except as

@@ -5,8 +5,8 @@
  * again. The session does not interpret parcels.
  *
  * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
- * gives orders (start, end, settle), and a rail reports that it has ended or is down. A rail's last word is sent to the
- * peer as a parcel over a rail that is up, and in the handshake of the rail's next connection.
+ * loop sends orders (start, end, settle), and a rail reports that it has ended or is down. A rail's last word is sent
+ * to the peer as a parcel over a rail that is up, and in the handshake of the rail's next connection.
  *
  * One side is the client, which connects and reconnects rails. A handshake of a rail carries:
  *

@@ -44,10 +44,10 @@ struct hw_stripe {
     uint64_t min_chunk, max_chunk;
 };
 
-/* Returns true if a rail with this rate is at least half as fast as the best one. */
+/* Returns true if a rail with this rate is at least half as fast as the best rail. */
 bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate);
-/* Returns true if a rail with this rate is not much slower than the best one, so that fast rails leave an even share of
- * the work to it. */
+/* Returns true if a rail with this rate is not much slower than the best rail, so that fast rails leave it an even
+ * share of the work. */
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 
 /* Returns true if a rail with this rate finishes sending this many bytes so soon that other rails' rates do not
@@ -62,7 +62,7 @@ uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsign
 /* Returns the number of bytes that the rail may take now as one chunk, up to budget, left and max_chunk, or 0. Neither
  * the chunk nor the rest is smaller than half of min_chunk, unless fewer bytes were left before. A payload of a few
  * bytes costs as much as a larger payload, and is sent with its header and not by the transport's own method. A rail
- * that is not much slower than the best one takes the last 2 * min_chunk bytes of an operation together or not at all,
+ * that is not much slower than the best rail takes the last 2 * min_chunk bytes of an operation together or not at all,
  * so that a NIC that fails delays fewer operations. */
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget);
 

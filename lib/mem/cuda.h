@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The CUDA driver. libcuda.so.1, or the file that environment variable HAWSER_CUDA_LIBRARY names, is loaded with
- * dlopen() at the first use, so a process that never uses GPUs or their memory does not load the library. The library
- * is loaded once and never unloaded. A failure is final, and the reason is kept. The prototypes were written from the
+ * dlopen() on first use, so a process that never uses GPUs or their memory does not load the library. The library is
+ * loaded once and never unloaded. A failure is final, and the reason is kept. The prototypes were written from the
  * documentation of the driver API. The versioned names (cuMemAlloc_v2...) are those of CUDA 11 and later.
  */
 #ifndef HW_CUDA_H

@@ -52,7 +52,7 @@ struct hw_space_ops {
      * are numbered 1, 2, 3, and so on. Fails with -EAGAIN if depth copies are in flight. */
     int (*copy)(struct hw_copyq *q, void *to, const void *from, size_t len);
     /* Sets *upto to the number of the last copy that is complete together with all earlier copies. Fails with a
-     * negative errno if the device has failed; no further copy will complete then. */
+     * negative errno if the device has failed, after which no further copy will complete. */
     int (*done)(struct hw_copyq *q, uint64_t *upto);
 
     /* Allocate and free whole pages of the space as a dma-buf. The allocation fails with -EOPNOTSUPP if the space has

@@ -44,7 +44,7 @@ void hw_control_done(struct hw_peer *p, struct hw_control *c);
  * -EPROTO. */
 int hw_control_misplaced(uint32_t sequence, uint32_t next);
 /* Takes ownership of a message that this rail received. On the home loop, the message is processed at once if it is the
- * next one. On another loop, a task of the home loop processes it. */
+ * next message in order. On another loop, a task of the home loop processes it. */
 void hw_control_arrived(struct hw_peer *p, unsigned rail, struct hw_control_in *c);
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out);
 void hw_taken_done(struct hw_peer *p);

@@ -149,7 +149,7 @@ static bool is_streaming(const struct hw_peer *p)
 
 /* Returns true if this rail must leave the operation to rails on other loops. Small messages use the first rail and
  * wait while its loop copies data. While small messages are frequent, the rails of the same path on this loop therefore
- * leave large operations to other loops. They also do so while a caller with many operations drives this loop. */
+ * leave large operations to other loops. The same applies while a caller with many operations drives this loop. */
 static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
 {
     if (!hw_own_thread && is_streaming(p))
@@ -212,8 +212,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the next rail in round-robin order. With `others`, prefers sound rails to which the home loop's rails leave
- * operations. */
+/* Wakes the next rail in round-robin order. If `others` is true, prefers sound rails to which the home loop's rails
+ * leave operations. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {
     for (unsigned k = 0; k < p->session.rails; k++) {
@@ -251,7 +251,7 @@ void hw_op_send(struct hw_op *op)
         wake_rails(p, op->total, more);
         return;
     }
-    /* no rail knows the operation yet */
+    /* the operation is not visible to any rail yet */
     atomic_store_explicit(&op->first_used, true, memory_order_relaxed);
     atomic_store_explicit(&op->cursor, op->total, memory_order_relaxed);
     uint8_t type = op->kind == HW_OP_WRITE ? HW_MSG_WRITE : HW_MSG_DATA;

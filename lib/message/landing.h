@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-/* Number of landings in the first block; each further block has as many as all blocks before it. */
+/* Number of landings in the first block; each further block has as many as all previous blocks together. */
 #define HW_LANDING_FIRST  64
 #define HW_LANDING_BLOCKS 12
 #define HW_LANDINGS       (HW_LANDING_FIRST << (HW_LANDING_BLOCKS - 1)) /* maximum number of landings */

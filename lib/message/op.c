@@ -416,7 +416,7 @@ int hw_op_post(struct hw_op *op)
         pthread_mutex_unlock(&p->lock);
         return rc;
     }
-    /* no other thread knows the operation yet */
+    /* the operation is not visible to other threads yet */
     atomic_store_explicit(&op->refs, atomic_load_explicit(&op->refs, memory_order_relaxed) + 1, memory_order_relaxed);
     op->has_note = op->note != NULL;
     atomic_store_explicit(&op->left, count_left(op), memory_order_relaxed);

@@ -57,8 +57,8 @@ bool hw_path_is_near(int fd)
 
 /*
  * If knob congestion is auto, replaces BBR with cubic or reno. Without an fq qdisc, BBR paces every burst with a timer
- * (net/ipv4/tcp_output.c, tcp_pacing_check), and these timers waste much CPU time (docs/performance.md). BBR is meant
- * for long paths; within a site the classic algorithms perform as well.
+ * (net/ipv4/tcp_output.c, tcp_pacing_check), and these timers waste a lot of CPU time (docs/performance.md). BBR is
+ * meant for long paths; within a site the classic algorithms perform as well.
  *
  * BBR must never have run on the socket, because once BBR has requested pacing, no other algorithm turns pacing off
  * (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). This function must therefore be called before connect() and, for

@@ -315,7 +315,8 @@ static bool has_chosen(const struct hw_paths_in *in)
     return (in->nics && *in->nics) || (in->rails && *in->rails) || in->only_dialled;
 }
 
-/* Computes the best assignment. With `overlays`, also considers NICs without underlying hardware, with equal weight. */
+/* Computes the best assignment. If `overlays` is true, also considers NICs without underlying hardware, with equal
+ * weight. */
 static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays,
                        bool *pick)
 {

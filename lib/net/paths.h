@@ -46,7 +46,7 @@ struct hw_path {
 struct hw_paths {
     struct hw_path *list; /* best candidate first; in the user's order if exact */
     unsigned n;
-    bool exact; /* the user specified the pairs, and all that do not fail are used */
+    bool exact; /* the user specified the pairs, and all pairs that do not fail are used */
     /* Private: the unit of each end, that is, its NIC or hardware, which can be used once. first is the first end of
      * the same NIC or hardware, and place is the position of the unit among the units that a route leads through, or 0
      * for other units. */

@@ -41,7 +41,8 @@ int hw_pci_speed_parse(const char *text, unsigned *out);
 unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
 
 /*
- * Names and meaning are those of `nvidia-smi topo --matrix` (its legend; NVML's nvmlGpuTopologyLevel_t has the same):
+ * Names and meaning are those of `nvidia-smi topo --matrix` (see its legend; NVML's nvmlGpuTopologyLevel_t has the same
+ * levels):
  *   X     the same device
  *   PIX   at most a single PCIe bridge: the same bus, or two ports of one switch
  *   PXB   several bridges, but not the host bridge

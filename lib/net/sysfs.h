@@ -44,7 +44,7 @@ struct hw_names {
     char **name;
     size_t n;
 };
-/* Lists a directory's entries without "." and "..", with "eth2" before "eth10". The caller frees out, also after a
+/* Lists a directory's entries without "." and "..", with "eth2" before "eth10". The caller frees out, even after a
  * failure. */
 int hw_root_list(int root, struct hw_names *out, const char *fmt, ...) HW_PRINTF(3, 4);
 void hw_names_free(struct hw_names *l);

@@ -108,8 +108,8 @@ static bool is_ours(const struct hw_pairing *g, const union hw_addr *a)
 }
 
 /* Determines how each address is reached from each NIC. A bridge such as docker0 has the same address on every machine
- * and is not a path. An address is dialled only if hw_address_allowed() permits this, whatever the server's SETUP
- * contains. */
+ * and is not a path. An address is dialled only if hw_address_allowed() permits this, regardless of the server's
+ * SETUP. */
 static void find_ways(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;

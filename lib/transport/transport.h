@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport defines how a rail's connections are made from sockets on which both sides have proved that they know the
- * session's secret, and how the connections carry bytes. A transport consists of two const tables, struct hw_transport
- * and struct hw_rail_io. The two ends of a connection may first negotiate on its socket (meet) before a rail uses the
- * connection. During the negotiation any thread may drive the connection, but only one at a time.
+ * A transport defines how a rail's connections are created from sockets on which both sides have proved that they know
+ * the session's secret, and how the connections carry bytes. A transport consists of two const tables, struct
+ * hw_transport and struct hw_rail_io. The two ends of a connection may first negotiate on its socket (meet) before a
+ * rail uses the connection. During the negotiation any thread may drive the connection, but only one at a time.
  *
  * Differences between transports are data in these tables, not branches in the engine.
  */
@@ -83,7 +83,7 @@ static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *t
     *told = now;
 }
 
-/* Arguments for making a connection. All pointers must stay valid as long as the connection exists. */
+/* Arguments for creating a connection. All pointers must stay valid as long as the connection exists. */
 struct hw_conn_args {
     const struct hw_tp_env *env;
     bool client;
@@ -110,7 +110,7 @@ struct hw_transport {
     void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
 
     /* Announces connections over nic. Called for the NICs of a session in the order that both sides have agreed on. A
-     * transport that has fewer devices than NICs, and that cannot find out which device belongs to which NIC, assigns
+     * transport that has fewer devices than NICs, and that cannot determine which device belongs to which NIC, assigns
      * its devices in this order, because connections may come up in any order. NULL if not needed. */
     void (*expect)(const struct hw_tp_env *env, const char *nic);
     /* Creates a connection over fd. Takes ownership of fd even on failure. Fails with a negative errno. */

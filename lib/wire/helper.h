@@ -42,8 +42,8 @@ struct hw_helper_request {
 struct hw_helper_reply {
     uint16_t type;
     uint32_t seq;
-    int32_t status; /* 0 or a negative errno from -1 to -4095; after an error, text gives the reason, and id to page are
-                       0 */
+    int32_t status; /* 0 or a negative errno from -1 to -4095; after an error, text contains the reason, and id to page
+                       are 0 */
     uint32_t id;    /* BIND_*: number of the binding; STEER: number of the rule */
     uint32_t dmabuf_id;                /* BIND_*: the kernel's ID of the bound dma-buf */
     uint32_t count;                    /* BIND_RX: number of queues; STEER: 1 */

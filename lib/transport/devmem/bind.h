@@ -63,7 +63,7 @@ struct dm_source {
 };
 
 /* Returns true if [ptr, ptr+len) is bound to the NIC for sending. Otherwise starts, if possible, to bind the range
- * together with a part of the allocation around it. */
+ * together with a part of the surrounding allocation. */
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out);
 /* Starts to release the bindings that overlap [ptr, ptr+len), which is no longer registered. These bindings would

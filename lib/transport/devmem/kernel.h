@@ -60,7 +60,8 @@ int dm_give_back(int fd, const uint32_t *tokens, size_t n);
 
 /* Starts to send [offset, offset+len) of a bound dma-buf. Returns the number of bytes accepted, or a negative errno.
  * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Fails with
- * -EBUSY if the kernel lacks memory, or if its memory for completions is full until dm_reap() reads them. */
+ * -EBUSY if the kernel lacks memory, or if the kernel's memory for completions is full until dm_reap() reads the
+ * completions. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
 /* Reads completions from the error queue and calls over() for each range of sends [first, last]. The successful calls

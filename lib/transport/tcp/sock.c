@@ -21,7 +21,7 @@
  * delay it (TCP_ATO_MIN in Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
-#define LOOK_MS   100u /* a connection that was not checked for longer than this counts as just acknowledged */
+#define LOOK_MS   100u /* a connection that was not checked for longer than this is treated as just acknowledged */
 /* Time without an acknowledgement after which a connection is dead if the peer answers on other connections and a
  * retransmission was not answered either. */
 #define ALONE_MS 130u

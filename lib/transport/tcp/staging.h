@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Staging: data in memory that sockets cannot access (a GPU's) passes through rings of host memory, one for each
- * direction of a connection, which are allocated at the first use and pinned if possible. While the device copies one
- * part of a pinned ring, the socket sends or receives another part. In each direction, the data crosses host memory
- * once more than data in memory that sockets can access.
+ * direction of a connection, which are allocated on first use and pinned if possible. While the device copies one part
+ * of a pinned ring, the socket sends or receives another part. In each direction, the data crosses host memory once
+ * more than data in memory that sockets can access.
  *
  * Only hw_staging_free(), hw_staging_settle(), hw_staging_load() and, if it drops bytes, hw_staging_ahead() wait for
  * copies in flight, at most HW_COPIES_WAIT_MS for each queue or part (copies.h). A device that does not respond within
@@ -56,8 +56,8 @@ void hw_staging_in_drop(struct hw_staging *s);
 
 /* ---- both directions */
 
-/* Copies a piece to host memory. Must be called after hw_staging_settle(). Fails with -ENOMEM, or with -ENXIO, also if
- * a copy takes longer than HW_COPIES_WAIT_MS. */
+/* Copies a piece to host memory. Must be called after hw_staging_settle(). Fails with -ENOMEM, or with -ENXIO,
+ * including if a copy takes longer than HW_COPIES_WAIT_MS. */
 int hw_staging_load(struct hw_staging *s, const struct hw_piece *piece, uint8_t *to);
 
 /* Drops the bytes in the ring for sending; bytes that are offered again are copied again. On success the device no

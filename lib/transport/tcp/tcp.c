@@ -36,8 +36,8 @@ struct hw_conn {
     struct hw_tp_counts *counts; /* NULL if the connection is not counted */
     uint64_t again_told;         /* value of watch.again that was added to counts */
     uint64_t sent, referred;     /* bytes sent so far; end of the last bytes that were sent by reference */
-    struct hw_staging *stage;    /* for memory that the CPU cannot access; allocated at the first use */
-    uint8_t *back;               /* bytes [back_at, back_end) will be read again; allocated at the first use */
+    struct hw_staging *stage;    /* for memory that the CPU cannot access; allocated on first use */
+    uint8_t *back;               /* bytes [back_at, back_end) will be read again; allocated on first use */
     uint32_t back_at, back_end;
 };
 

@@ -2,8 +2,8 @@
 /*
  * The memory that the parent and the child share (one sealed memfd), and the messages on the socket between them.
  *
- * The child runs foreign code that can write all of this memory, so the parent trusts none of it. The parent reads a
- * value once, checks the value against private state, and only then uses it (check.c).
+ * The child runs foreign code that can write to all of this memory, so the parent does not trust its contents. The
+ * parent reads a value once, checks the value against private state, and only then uses it (check.c).
  *
  * A direction of a connection is a ring of NP_RING requests with counters that only increase: posted >= started >=
  * done, and for receives done >= consumed (by the caller). Requests are processed in FIFO order. Request n is in entry

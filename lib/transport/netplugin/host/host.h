@@ -41,7 +41,7 @@ struct np_mr;
 
 struct np_options {
     const char *const *env;      /* NULL-terminated list of "NAME=VALUE" for the child only, or NULL */
-    const struct hw_logger *log; /* must live as long as the host */
+    const struct hw_logger *log; /* must remain valid as long as the host exists */
     int open_ms;                 /* time limit in ms of loading and init, or 0 for 30 s */
     int call_ms;                 /* time limit in ms of any other plugin call, beyond its known sleep, or 0 for 15 s */
     int spin_us;                 /* time in us for which the child polls for work before it sleeps, or 0 for 2 ms */

@@ -12,9 +12,9 @@
 struct np_env {
     const char *name;
     enum np_env_rule {
-        NP_ENV_IS,      /* must be `value`; unset or 0 is an error, and any other value gives a warning */
-        NP_ENV_UNSET,   /* should be unset; any value other than `value` gives a warning */
-        NP_ENV_NICS,    /* list of NIC names, "eth1,eth2", which must exist; unset gives a warning */
+        NP_ENV_IS,      /* must be `value`; unset or 0 is an error, and any other value causes a warning */
+        NP_ENV_UNSET,   /* should be unset; any value other than `value` causes a warning */
+        NP_ENV_NICS,    /* list of NIC names, "eth1,eth2", which must exist; unset causes a warning */
         NP_ENV_MANAGER, /* folder that must contain the socket `value`; `fallback` if unset */
     } rule;
     const char *value, *fallback;
