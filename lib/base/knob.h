@@ -16,8 +16,8 @@ struct hw_knobs {
     uint64_t window;   /* maximum number of unconfirmed bytes in flight on a connection */
     uint64_t threads;  /* progress threads; 0 if the library chooses based on the number of CPUs */
     bool pin;          /* pin progress threads to CPUs near their NIC */
-    uint64_t spin_us;  /* us that a waiting caller polls before it sleeps */
-    uint64_t busy_us;  /* maximum us that a progress thread polls for more work before it sleeps */
+    uint64_t spin_us;  /* time in us that a waiting caller polls before it sleeps */
+    uint64_t busy_us;  /* maximum time in us that a progress thread polls for more work before it sleeps */
     uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0 for the kernel's autotuning */
     char transport[256];      /* "tcp", "devmem" or "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or the name of an algorithm */
@@ -45,7 +45,7 @@ struct hw_knobs {
     char plugin_trace[256];   /* file to which the calls into the plugin are appended; "" for none */
     bool plugin_trace_polls;  /* also trace polls without a result */
     char plugin_unpack[8];    /* "kernel", "d2d" or "host" */
-    uint64_t plugin_spin_us;  /* us that the plugin's process polls before it sleeps */
+    uint64_t plugin_spin_us;  /* time in us that the plugin's process polls before it sleeps */
     bool plugin_threads;      /* set up each connection of a plugin in a separate thread */
     bool metrics;             /* serve the counters on a local socket */
     char metrics_dir[200];    /* folder of the metrics socket; "" for the first usable folder of hw_rundir_path() */

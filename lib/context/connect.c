@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, listening, accepting and statistics, as seen by the public API. */
+/* The public API's functions for connecting, listening, accepting and statistics. */
 #include "context/context.h"
 
 #include "base/fork.h"
@@ -339,7 +339,7 @@ static int connect_rails(struct hw_connect *c)
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
 /* Waits for half to one and a half times the average pause, or until the deadline. The random part prevents clients
- * that were rejected together from returning together. */
+ * that were rejected together from retrying together. */
 static void pause_greeting(const struct hw_connect *c, unsigned tries)
 {
     uint32_t random;

@@ -131,8 +131,7 @@ static void free_slot(struct slot *s)
 static void refuse_slot(struct slot *s, int rc)
 {
     struct hawser_peer *p = s->peer;
-    /* `hawser doctor`, health checks and load balancers disconnect without sending a byte; this is not a refusal
-     */
+    /* not a refusal: `hawser doctor`, health checks and load balancers disconnect without sending a byte */
     const bool knock = rc == -ECONNRESET && s->stage == AT_GREETING && !s->hs.hello.kind && !s->hs.have;
     log_refusal(s->l, knock ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, &s->from, hw_error());
     if (p && !p->known) { /* the session never began */

@@ -200,8 +200,9 @@ static uint64_t load_spent(const struct hw_driver *d)
 }
 
 /* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
- * which is released. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the caller
- * continues at once, and its next call or the thread sends the data. Returns true if there was an event or work. */
+ * which this function releases. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the
+ * caller continues at once, and its next call or the thread sends the data. Returns true if there was an event or
+ * work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {
@@ -260,7 +261,7 @@ static bool can_wait(struct hw_driver *d, uint64_t now)
 
 /* Checks for events without waiting, and handles them. The next bytes usually arrive on the same connection as the last
  * bytes. Reading this connection directly takes one system call and none of epoll's locks, which the kernel also takes
- * for every packet. Called with the role, which is released. Returns true if there was work. */
+ * for every packet. Called with the role, which this function releases. Returns true if there was work. */
 static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];

@@ -3,8 +3,8 @@
  * A link is one connection as a state machine. It creates and parses frames, keeps a window in bytes, counts frames
  * that have arrived completely, and settles the frames in flight when the connection has died. A link does no I/O: the
  * rail requests the memory of the next bytes to send or receive, makes the transport transfer some of them, and reports
- * their number. A link does not know operations or regions. The layer above provides frames (pull) and memory for
- * payloads (place), and is told which frames arrived, were confirmed or were lost.
+ * their number. A link is not aware of operations or regions. The layer above provides frames (pull) and memory for
+ * payloads (place), and is notified of frames that arrived, were confirmed or were lost.
  *
  * The counts make failover exact. Counted frames arrive in the order in which they were sent. A receiver's count
  * states that the first `received` frames are in place. While the link is up, the count is a confirmation. Once the
@@ -116,7 +116,7 @@ struct hw_link {
     /* read by the layer above, which may also change window */
     /* Number of counted frames that arrived completely: the confirmation and, after hw_link_end(), the last word. */
     uint64_t received;
-    uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
+    uint64_t awaited; /* number of received frames up to the last frame whose confirmation the peer waits for */
     uint64_t started; /* counted frames from pull() */
     uint64_t said;    /* frames that the peer has confirmed */
     /* Frames for which confirmed() was called. Less than `said` while memory of the next frame is still being read. */

@@ -2,8 +2,8 @@
 /*
  * A loop has tasks, timers, and a mailbox for tasks from any thread. All objects of a rail belong to one loop. Apart
  * from atomic variables, only this loop accesses them, so that they need no lock. A loop does not block and reads no
- * clock. Its driver (a thread with epoll, a waiting caller, the simulator) passes the time, and asks when the next turn
- * is due.
+ * clock. Its driver (a thread with epoll, a waiting caller, the simulator) supplies the current time, and asks when the
+ * next turn is due.
  */
 #ifndef HW_LOOP_H
 #define HW_LOOP_H

@@ -3,7 +3,7 @@
  * A rail connects to one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together,
  * on one loop. Link 0 (express) carries small parcels, keepalives and the confirmations of all links of the rail. The
  * other links carry the rest; a rail with one link carries everything on link 0. Each set of connections of a rail has
- * a generation number. A rail knows nothing about other rails, except whether they hear from the peer. If they do, a
+ * a generation number. A rail knows nothing about other rails, except whether other rails hear from the peer. If so, a
  * rail whose path may be dead is suspect and gets no new data.
  *
  *   down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down

@@ -5,7 +5,7 @@
 /* A slow rail must finish within this fraction of the time that all rails together need to finish everything. The rest
  * is a reserve, because a delay of one rail delays the whole operation. */
 #define EARLY 0.85
-/* In seconds. A rail that will finish within this time takes work regardless of the others, because so short a delay
+/* In seconds. A rail that will finish within this time takes work regardless of the others, because such a short delay
  * does not matter, and because the measured rate of a rail with little data is lower than its true rate. */
 #define SOON 0.0005
 /* Fast rails leave no even share of the work to rails with less than 1/LIKE of the best rate. */

@@ -50,7 +50,8 @@ static void desert_op(struct hw_op *op)
 }
 
 /* Handles a cancelled operation that is due. The first call, right after the cancellation, sets the time limit for the
- * peer's answer according to this loop's clock. Returns true if the limit has passed. Sets *cut if rails must end. */
+ * peer's answer according to this loop's clock. Returns true if the limit has passed. Sets *cut if rails must be
+ * ended. */
 static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
 {
     if (op->peer->dead)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's NICs, some of their properties, and functions for addresses. */
+/* The machine's NICs, some of the NICs' properties, and functions for addresses. */
 #ifndef HW_NIC_H
 #define HW_NIC_H
 

@@ -17,7 +17,7 @@ int hw_route_open(void);
 void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *device);
 
 /* Returns how `to` is reached from nic with the address of nic as source, as HW_WAY_* (net/paths.h). If fd is negative,
- * guesses the way from the subnet of nic. */
+ * guesses the result from the subnet of nic. */
 uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to);
 
 #endif

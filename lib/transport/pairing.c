@@ -374,7 +374,7 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
 }
 
 /* Adds the path of the first connection, which works, unless the user's options exclude the path. Used if no candidate
- * works, for example because both sides are on one machine, or because an address translator is between them. */
+ * works, for example because both sides are on one machine, or because an address translator separates the sides. */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;

@@ -3,7 +3,7 @@
  * The extensions of the message layer's frames (lib/message/peer.h). The extensions precede the payload and define its
  * meaning. Integers are little-endian.
  *
- *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: of NOTE and EAGER, else none
+ *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: only NOTE and EAGER
  *   WRITE    u64 operation, u32 flags, u32 descriptors; for each: u32 handle, u32 bytes, u64 offset
  *   READ     u64 landing, u32 flags, u32 descriptors; as in WRITE
  *   DATA     u64 landing, u64 offset in the message, u64 bytes of the whole message, u64 rest: bytes of the landing

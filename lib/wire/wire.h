@@ -197,7 +197,7 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
 struct hw_plugin_greet {
     uint32_t longest;  /* longest message in bytes */
     int gpu, peer_gpu; /* GPU of the connection's memory at the sender and at the receiver, or -1 if not specified */
-    uint32_t wait_ms;  /* ms that the sender's accept() is known to sleep */
+    uint32_t wait_ms;  /* known sleep of the sender's accept() in ms */
     uint8_t handle[HW_PLUGIN_HANDLE];
 };
 

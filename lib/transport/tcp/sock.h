@@ -81,7 +81,7 @@ struct hw_hs {
     uint32_t after_len;
 };
 
-/* Start a handshake. The client passes hello without its nonce; for key see wire.h. */
+/* Start a handshake. The client passes hello without its nonce. wire.h describes the key. */
 void hw_hs_client(struct hw_hs *hs, const struct hw_hello *hello, const uint8_t key[HW_SECRET], uint64_t step_ms);
 void hw_hs_server(struct hw_hs *hs, bool keyed,
                   unsigned (*admit)(void *, const struct hw_hello *, struct hw_challenge *, uint8_t[HW_SECRET]),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL's plugin ABI, for a plugin and for its loader: net tables v6 to v12, tuner tables v4 to v6, and the structures
- * that NCCL's GPU kernels read if the plugin unpacks on the device. Written from the facts of the ABI (names, order,
- * types, sizes), for Linux on 64-bit machines. tests/nccl/test_nccl_abi.c compares this file with NCCL's own header if
- * this header is installed.
+ * that NCCL's GPU kernels read if the plugin unpacks on the device. Based on the facts of the ABI (names, order, types,
+ * sizes), for Linux on 64-bit machines. tests/nccl/test_nccl_abi.c compares this file with NCCL's own header if this
+ * header is installed.
  *
  * A plugin exports one data object for each version, such as ncclNetPlugin_v11. NCCL uses the newest version that it
  * supports: v7 since NCCL 2.19, v8 since 2.20, v9 since 2.24, v10 since 2.26, v11 since 2.28, v12 since 2.30.3.

@@ -10,7 +10,7 @@
  * creation: L0, S0 (sends), R0 (receives), M0. A request is named after its connection and number. A call without a
  * result (connect, accept, isend or irecv that must be repeated, or test of a pending request) is only counted, and the
  * next call with a result reports the count as polls=. If `polls` is set, each call without a result also has a line.
- * Only the child traces.
+ * Only the child writes the file.
  */
 #ifndef HW_NETPLUGIN_TRACE_H
 #define HW_NETPLUGIN_TRACE_H
