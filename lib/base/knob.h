@@ -12,7 +12,7 @@
 #define HW_CHANNELS_LEAST 4 /* minimum number of connections per pair of NICs if knob channels is 0 */
 
 struct hw_knobs {
-    uint64_t channels; /* connections per pair of NICs, without those for small messages; 0 if the library chooses */
+    uint64_t channels; /* connections per pair of NICs, except those for small messages; 0 if the library chooses */
     uint64_t window;   /* maximum number of unconfirmed bytes in flight on a connection */
     uint64_t threads;  /* progress threads; 0 if the library chooses based on the number of CPUs */
     bool pin;          /* pin progress threads to CPUs near their NIC */

@@ -274,7 +274,7 @@ void hw_peer_unref(struct hawser_peer *p);
 void hw_peer_kill(struct hawser_peer *p, int why);
 /* Kills the peer with this error, or with -ESHUTDOWN if either side was closing. */
 void hw_peer_lose(struct hawser_peer *p, int why);
-/* Returns the peer that connected to this context with this session, or NULL. Called with the context's lock held. */
+/* Returns the peer of this session that connected to this context, or NULL. Called with the context's lock held. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */

@@ -288,7 +288,7 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
     return rc;
 }
 
-/* Returns the message layer's kind of a request that is not a notification. */
+/* Returns the message layer's operation kind for a request that is not a notification. */
 static enum hw_op_kind get_op_kind(const struct hawser_request *r)
 {
     return r->kind == HAWSER_WRITE  ? HW_OP_WRITE

@@ -283,7 +283,7 @@ static void finish_sending(struct hawser_peer *p)
     hw_peer_call_off(&p->peer);
     hw_driver_end(p->home);
     const uint64_t end = hw_deadline(BYE_MS);
-    while (!is_memory_free(p) && hw_now() < end) /* takes a lock, so it cannot be the condition of the wait */
+    while (!is_memory_free(p) && hw_now() < end) /* is_memory_free() takes a lock, so hw_driver_wait() cannot use it */
         (void)hw_driver_wait(p->home, never, NULL, hw_now() + HW_MS);
 }
 

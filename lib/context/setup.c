@@ -187,7 +187,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     p->n_spare = spares;
     for (unsigned i = 0; i < n && rc == 0; i++) {
         struct hw_way *w = &p->way[i];
-        /* the k-th rails of all pairs follow one another, so that they are on different loops if there are enough */
+        /* the k-th rails of all pairs follow one another, so that they are on different loops if possible */
         unsigned which = i < kept * rails ? (first + i) % kept : kept + (i - kept * rails);
         const struct hw_pair *pair = &g->pair[which];
         w->spare = which >= kept;

@@ -269,7 +269,7 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
-        write_wake(d); /* the sleeping thread was woken for this event and may not find it */
+        write_wake(d); /* the sleeping thread was woken for this event and may no longer find it */
     d->loop.now = now;
     bool same = n == 1 && quick && find_source(d, e) == quick; /* its bytes have usually been read already */
     begin_work(d);

@@ -12,7 +12,8 @@
 
 #include <stdatomic.h>
 
-/* A task to run on a loop, embedded in the object that it works on. Posting a task again before it runs has no effect.
+/* A task to run on a loop, embedded in the object that the task works on. Posting a task again before it runs has no
+ * effect.
  */
 struct hw_task {
     void (*run)(struct hw_task *t);

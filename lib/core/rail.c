@@ -398,7 +398,8 @@ static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
     return in ? r->ops->refused(r->up, r, in) : -ENXIO;
 }
 
-/* Reports to the link that n bytes were read, and returns to the connection those that it must read again. */
+/* Reports to the link that n bytes were read, and returns to the connection the bytes that the connection must read
+ * again. */
 static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
 {
     const uint8_t *data;

@@ -91,7 +91,8 @@ struct hw_rail_io {
      * connection ended with this error. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
-    /* Makes read() return these n bytes, which it has already returned once, before all others. Fails with -ENOMEM. */
+    /* Makes read() return these n bytes, which read() has already returned once, before all other bytes. Fails with
+     * -ENOMEM. */
     int (*unread)(struct hw_conn *c, const uint8_t *data, uint32_t n);
     /* Copies the bytes of a piece, which the CPU cannot access, to host memory. Called after settle(). Fails with a
      * negative errno. If NULL, hw_load() is used. */
@@ -168,7 +169,7 @@ struct hw_rail {
     _Atomic uint64_t heard;
     bool spared;         /* the layer above can start other rails, see ops.doubted; set before the rail starts */
     atomic_bool suspect; /* up but perhaps dead, while other rails hear from the peer; the rail gets no new data */
-    /* Set by hw_rail_distrust() on any thread: no new data until the peer is heard at this time or later. */
+    /* Set by hw_rail_distrust() on any thread: no new data until the rail hears from the peer at this time or later. */
     _Atomic uint64_t quiet;
     atomic_bool asked;         /* set by hw_rail_ask() */
     struct hw_timer watch;     /* separates the flags below from the atomics above, which other threads write */

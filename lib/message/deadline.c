@@ -99,8 +99,8 @@ static int say_late(const struct hw_op *op)
                    op->kind == HW_OP_READ ? "received" : "confirmed");
 }
 
-/* Cancels the operations whose deadline has passed, and handles cancelled operations that are due. Ends the peer if it
- * did not answer in time. */
+/* Cancels the operations whose deadline has passed, and handles cancelled operations that are due. Ends the peer if the
+ * peer did not answer in time. */
 static void look_at_deadlines(struct hw_peer *p)
 {
     uint64_t now = p->session.home->now;

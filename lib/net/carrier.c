@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Maximum bytes of one read from the kernel; messages usually have a few KiB (net/core/rtnetlink.c). */
+/* Maximum bytes of one read from the kernel; a message is usually a few KiB long (net/core/rtnetlink.c). */
 #define MESSAGES_MAX 32768
 
 int hw_carrier_open(void)

@@ -48,8 +48,8 @@ struct hw_paths {
     unsigned n;
     bool exact; /* the user specified the pairs, and all pairs that do not fail are used */
     /* Private: the unit of each end, that is, its NIC or hardware, which can be used once. first is the first end of
-     * the same NIC or hardware, and place is the position of the unit among the units that a route leads through, or 0
-     * for other units. */
+     * the same NIC or hardware, and place is the position of the unit among the units that have a route, or 0 for other
+     * units. */
     struct hw_path_unit {
         uint16_t first, place;
         bool leads; /* only set in the first end: a route leads through the unit */

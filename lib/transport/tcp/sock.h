@@ -20,7 +20,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
 void hw_sock_tune(int fd, const struct hw_knobs *k);
 /* Sets the options of an accepted socket: those of hw_sock_tune() and hw_sock_settled(). */
 void hw_sock_accepted(int fd, const struct hw_knobs *k);
-/* Sets the remaining options of a socket from hw_sock_connect() once it is connected. */
+/* Sets the remaining options of a socket from hw_sock_connect() once the socket is connected. */
 void hw_sock_settled(int fd, const struct hw_knobs *k);
 void hw_sock_buffers(int fd, const struct hw_knobs *k);
 

@@ -24,7 +24,7 @@ static bool is_cpu_readable(const void *p, size_t len)
 }
 
 /* Reads the structure at the handle. Returns 1 and leaves *u unchanged if the structure is on a GPU although no GPU was
- * current when the connection was made. Then no data will arrive scattered on this connection. */
+ * current when the connection was made. In this case no scattered data will arrive on this connection. */
 static int read_handle(const struct kid_comm *c, const void *handle, struct unpackNetDeviceHandle *u)
 {
     size_t len;
