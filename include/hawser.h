@@ -14,7 +14,7 @@
  *    O_CLOEXEC.
  *
  * Errors with a fixed meaning:
- *   -EAGAIN       the call would block, a wait has timed out, or a limit is reached for now; nothing was lost
+ *   -EAGAIN       the call would block, a wait timed out, or a temporary limit was reached; nothing was lost
  *   -ETIMEDOUT    a deadline has passed, and the operation or the connection has failed
  *   -ECONNRESET   the peer died, or every path to the peer failed
  *   -ESHUTDOWN    the peer or this side closed the connection or the stream
@@ -65,8 +65,8 @@ enum hawser_log_level { HAWSER_LOG_ERROR = 0, HAWSER_LOG_WARN = 1, HAWSER_LOG_IN
 typedef void (*hawser_log_fn)(void *arg, int level, const char *line);
 
 /* Flags of struct hawser_options. */
-/* The library starts no progress threads. Its work is done within calls such as hawser_progress() and hawser_wait(),
- * and by the thread of hawser_connect_start(). */
+/* The library starts no progress threads. Its work is done in calls such as hawser_progress() and hawser_wait(), and by
+ * the thread of hawser_connect_start(). */
 #define HAWSER_CALLER_PROGRESS 1u
 #define HAWSER_INSECURE        2u /* Without a key, allows any address, not only loopback and lab addresses. */
 #define HAWSER_EVENTS          4u /* hawser_poll() also reports notifications and peers that connect or die. */
@@ -114,17 +114,17 @@ HAWSER_API int hawser_progress(hawser *h, int timeout_ms);
 
 /* Returns a file descriptor to poll for reading with poll(2). The context owns the file descriptor.
  *
- * With library threads, the file descriptor becomes readable when an operation ends, a notification arrives, or a peer
- * connects or dies. Read 8 bytes to clear the file descriptor, then take the completions or test the operations. With
- * HAWSER_CALLER_PROGRESS, the file descriptor is readable when hawser_progress() has work. Do not read from the file
- * descriptor in this case. */
+ * If the library runs its own threads, the file descriptor becomes readable when an operation ends, a notification
+ * arrives, or a peer connects or dies. Read 8 bytes to clear the file descriptor, then take the completions or test the
+ * operations. With HAWSER_CALLER_PROGRESS, the file descriptor is readable when hawser_progress() has work. Do not read
+ * from the file descriptor in this case. */
 HAWSER_API int hawser_eventfd(hawser *h);
 
 /* ---- completions ---------------------------------------------------------------------------- */
 
 enum hawser_event {
     HAWSER_ENDED = 1,     /* an operation that was started without a handle has ended */
-    HAWSER_CONNECTED = 2, /* the attempt of hawser_connect_start() has ended; if the result is not 0, close the peer */
+    HAWSER_CONNECTED = 2, /* hawser_connect_start() has finished; if the result is not 0, close the peer */
     HAWSER_ARRIVED = 3,   /* a peer has connected, as hawser_accept() would return it (HAWSER_EVENTS) */
     HAWSER_DIED = 4,      /* a peer has died; close the peer (HAWSER_EVENTS) */
     HAWSER_NOTIFIED = 5,  /* a peer has sent a notification (HAWSER_EVENTS) */
@@ -190,15 +190,15 @@ struct hawser_connect_options {
 
 /* Connects to a context that listens. host is a name or a numeric address. opts may be NULL.
  *
- * The library pairs NICs by the routes, by the map of rails (knob rails), or by the pairs in opts, and probes each pair
+ * The library pairs NICs according to the routes, the rail map (knob rails), or the pairs in opts, and probes each pair
  * before use. It waits at most path_ms (a knob) for a pair that does not answer. The function returns at most 200 ms
  * after all working pairs have a channel. If timeout_ms passes first and at least one channel is up, the function
  * succeeds with the channels that are up. If a transport is known to sleep while it opens a connection (GPUDirect-TCPX:
- * 5 s), this time is added to timeout_ms.
+ * 5 s), the function adds this time to timeout_ms.
  *
  * Errors include:
- *   -ECONNREFUSED  no program listens on the port, or the peer has as many peers as it allows (knob max_peers)
- *   -ETIMEDOUT     no channel was up when timeout_ms had passed
+ *   -ECONNREFUSED  no program listens on the port, or the peer has its maximum number of peers (knob max_peers)
+ *   -ETIMEDOUT     no channel came up within timeout_ms
  *   -EHOSTUNREACH  the name is unknown, or no path works
  *   -EACCES        the key is wrong
  *   -EPERM         neither a key nor HAWSER_INSECURE is set, and the address is neither a loopback nor a lab address
@@ -210,14 +210,14 @@ HAWSER_API int hawser_connect(hawser *h, const char *host, uint16_t port, const 
                               int timeout_ms, hawser_peer **out);
 
 /* Starts hawser_connect() and returns at once. A completion HAWSER_CONNECTED with the value user reports the result.
- * The caller owns *out from now on. Until the completion the caller may only close *out or compare it with the peer of
- * a completion. Fails with -EINVAL or -ENOMEM, or with -EAGAIN if no thread could be started. */
+ * The caller owns *out from now on. Before the completion, the caller may only close *out or compare *out with the peer
+ * in a completion. Fails with -EINVAL or -ENOMEM, or with -EAGAIN if no thread could be started. */
 HAWSER_API int hawser_connect_start(hawser *h, const char *host, uint16_t port,
                                     const struct hawser_connect_options *opts, int timeout_ms, uint64_t user,
                                     hawser_peer **out);
 
-/* Returns 0 while the peer lives, or the negative errno that the peer failed with. hawser_error() then returns the
- * text. */
+/* Returns 0 while the peer is alive, or else the negative errno that the peer failed with. In the second case,
+ * hawser_error() describes the failure. */
 HAWSER_API int hawser_peer_state(hawser_peer *p);
 
 /* Returns the peer's address and port, such as "198.18.0.2:20000". The string is valid until the peer is closed. */
@@ -239,13 +239,13 @@ enum hawser_mem_kind { HAWSER_MEM_HOST = 0, HAWSER_MEM_CUDA = 1 };
  * its CUDA context must outlive the registration.
  *
  * With HAWSER_MEM_CUDA, ptr is a device pointer of any GPU and CUDA context. Pinned host memory is registered as host
- * memory. Fails with -EINVAL for NULL, for a range that overflows, for a pointer that CUDA does not know, for managed
- * memory, and for a range that is not entirely in memory of one GPU and CUDA context, with -ENODEV if there is no
- * driver or no GPU, with -EOPNOTSUPP for another kind, or with another negative errno such as -ENOMEM. */
+ * memory. Fails with -EINVAL for NULL, for a range that overflows, for a pointer that CUDA does not recognize, for
+ * managed memory, and for a range that is not entirely in memory of one GPU and CUDA context, with -ENODEV if there is
+ * no driver or no GPU, with -EOPNOTSUPP for any other kind, or with another negative errno such as -ENOMEM. */
 HAWSER_API int hawser_mem_register(hawser *h, enum hawser_mem_kind kind, void *ptr, size_t len, hawser_mem **out);
 
-/* Allocates len page-aligned bytes and registers them. With HAWSER_MEM_CUDA the memory is on the GPU that the driver
- * numbers `device`, in the primary CUDA context of that GPU. With HAWSER_MEM_HOST the memory is on the host, and device
+/* Allocates len page-aligned bytes and registers them. With HAWSER_MEM_CUDA the memory is on the GPU with CUDA device
+ * number `device`, in the primary CUDA context of this GPU. With HAWSER_MEM_HOST the memory is on the host, and device
  * is -1 or 0. hawser_mem_deregister() or hawser_close() frees the memory. Fails with -EINVAL if len is 0, with -ENODEV
  * if the device does not exist, or with another negative errno such as -ENOMEM. */
 HAWSER_API int hawser_mem_alloc(hawser *h, enum hawser_mem_kind kind, int device, size_t len, hawser_mem **out);
@@ -306,7 +306,7 @@ struct hawser_op_options {
     /* The operation's deadline. 0 means the value of knob op_timeout_ms, or no deadline for a receive. -1 means no
      * deadline. */
     int timeout_ms;
-    /* Write only: a notification that the peer's application gets once all data is in the peer's memory, or NULL.
+    /* Write only: a notification that the peer's application receives once all data is in the peer's memory, or NULL.
      * The library copies the bytes. */
     const void *notify;
     size_t notify_len; /* length of notify in bytes, up to HAWSER_NOTIFY_MAX; ignored if notify is NULL */
@@ -315,9 +315,9 @@ struct hawser_op_options {
     uint64_t user;     /* returned in the completion of an operation that has no handle */
 };
 
-/* Start one operation that copies the memory of n descriptors to the peer's regions (write), or these regions to the
- * memory (read). opts may be NULL. The registered memory must not be used until the operation ends. The library copies
- * the bytes at hawser_vec.data, and the caller may reuse them on return.
+/* Start one operation that copies data from the memory of n descriptors to the peer's regions (write), or from these
+ * regions to the memory (read). opts may be NULL. The registered memory must not be used until the operation ends. The
+ * library copies the bytes at hawser_vec.data, so the caller may reuse their buffer on return.
  *
  * The caller owns *op and frees it with hawser_op_free(). If op is NULL, a completion reports the end of the operation,
  * see hawser_poll(). Operations are not ordered with respect to each other. A write ends when the peer has confirmed
@@ -344,18 +344,18 @@ HAWSER_API int hawser_read(hawser_peer *p, const struct hawser_vec *vecs, size_t
  *
  * A receive may be longer than its message, see hawser_op_length(). If a receive is too short, the send and the receive
  * fail with -EMSGSIZE, and the message is consumed. A message of up to 8 KiB, in up to 64 descriptors of host memory,
- * may arrive before its receive. The receiver stores up to 1 MiB of such messages for each peer (counting 128 bytes of
- * overhead for each message). Other messages wait at the sender. */
+ * may arrive before its receive is posted. The receiver stores up to 1 MiB of such messages for each peer (counting 128
+ * bytes of overhead for each message). Other messages wait at the sender. */
 HAWSER_API int hawser_send(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 HAWSER_API int hawser_recv(hawser_peer *p, const struct hawser_vec *vecs, size_t n,
                            const struct hawser_op_options *opts, hawser_op **op);
 
-/* Ends this side's use of a stream with all its tags. Pending local operations end with -ECANCELED; wait for them
- * before their memory is reused. Operations of the other side that are pending or are started later fail with
- * -ESHUTDOWN once all earlier messages have arrived, or with -ECANCELED for a message that is in flight to a pending
- * receive. The number must not be used again with this peer. Fails with -EINVAL for stream 0, or with another negative
- * errno.
+/* Ends this side's use of a stream, including all its tags. Pending local operations end with -ECANCELED; wait for
+ * these operations before you reuse their memory. Operations of the other side that are pending or are started later
+ * fail with -ESHUTDOWN once all earlier messages have arrived, or with -ECANCELED for a message that is in flight to a
+ * pending receive. The number must not be used again with this peer. Fails with -EINVAL for stream 0, or with another
+ * negative errno.
  *
  * The applications on both sides must agree on the numbers of streams, which are above 0. A stream exists from its
  * first use. A peer can have up to 65536 pairs of stream and tag in use at a time. */
@@ -363,8 +363,8 @@ HAWSER_API int hawser_stream_close(hawser_peer *p, uint32_t stream);
 
 /* Delivers len bytes (up to HAWSER_NOTIFY_MAX) to the peer's application. Notifications from hawser_notify() arrive in
  * the order of the calls. The notification of a write arrives when the write's data is in place. The operation ends
- * when the peer has received the notification. While 1 MiB of notifications (each with 128 bytes of overhead) waits at
- * the peer for its application, later notifications wait on this side. */
+ * when the peer has received the notification. While the peer's application has 1 MiB of unread notifications (counting
+ * 128 bytes of overhead for each), later notifications wait on this side. */
 HAWSER_API int hawser_notify(hawser_peer *p, const void *data, size_t len, const struct hawser_op_options *opts,
                              hawser_op **op);
 
@@ -384,8 +384,8 @@ struct hawser_request {
 };
 
 /* Starts the n operations of reqs in order, as if hawser_write(), hawser_notify() and the other functions were called
- * one after the other. The library hands the data of several small operations to the kernel together. It does not keep
- * the array.
+ * one after the other. The library passes the data of several small operations to the kernel together, and does not
+ * keep the array.
  *
  * Stops at the first operation that fails to start and returns its error. Earlier operations continue. The failed
  * operation and later operations have no handle (*op is NULL). If started is not NULL, *started receives the number of
@@ -400,16 +400,16 @@ HAWSER_API int hawser_notification(hawser_peer *p, void *buf, size_t cap, size_t
 
 /* Returns 0 if the operation succeeded, -EAGAIN while the operation is in flight (without an error text), or the
  * operation's error. Never blocks. If the operation is in flight, first does the work that is ready for its peer,
- * unless another thread is doing this work or should do it. */
+ * unless another thread is doing this work or is expected to do it. */
 HAWSER_API int hawser_test(hawser_op *op);
 
-/* Works like hawser_test(), but waits up to timeout_ms for the end, and sets an error text if it returns -EAGAIN. A
- * timeout of -1 means no limit. */
+/* Works like hawser_test(), but waits up to timeout_ms for the operation to end, and sets an error text when returning
+ * -EAGAIN. A timeout of -1 means no limit. */
 HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
 /* Requests cancellation. The operation soon ends with -ECANCELED, or with the result that was already known. Wait for
- * the operation before its memory is reused. Bytes of a write may have reached the peer, or may still reach a peer that
- * answers slowly, but never overwrite the data of later writes. */
+ * the operation to end before you reuse its memory. Bytes of a write may have reached the peer, or may still reach a
+ * peer that answers slowly, but never overwrite the data of later writes. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Returns the number of bytes that were confirmed (write, send) or have arrived (read, counted in parts of up to
@@ -440,8 +440,9 @@ struct hawser_channel_stats {
     uint64_t tx_chunks, rx_chunks; /* chunks, small operations and notifications that are counted in these bytes */
     /* frames, including control messages, that had to be sent again because this channel died, and their payload */
     uint64_t retaken_chunks, retaken_bytes;
-    /* Transports devmem and netplugin, in bytes of payload: placed in device memory by the NIC or the plugin; copied by
-     * this process although the transport could have placed them; read from device memory by the NIC or the plugin. */
+    /* Transports devmem and netplugin: payload bytes that the NIC or the plugin placed in device memory, payload bytes
+     * that this process copied although the transport could have placed them, and payload bytes that the NIC or the
+     * plugin read from device memory. */
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };
 

@@ -12,8 +12,8 @@
 __thread bool hw_own_thread;
 static __thread char err_text[HW_ERR_TEXT];
 
-/* Replaces control characters. In text from a peer they could break the one-line format of logs, or control a
- * terminal. */
+/* Replaces control characters. Control characters in text from a peer could break the one-line format of logs, or
+ * control a terminal. */
 static void one_line(void)
 {
     for (char *c = err_text; *c; c++)

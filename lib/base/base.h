@@ -87,7 +87,7 @@ static inline uint64_t hw_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Works like hw_now(), but is faster and may be some milliseconds behind. */
+/* Works like hw_now(), but is faster and may lag by some milliseconds. */
 static inline uint64_t hw_now_coarse(void)
 {
     struct timespec t;
@@ -98,7 +98,7 @@ static inline uint64_t hw_now_coarse(void)
 #define HW_MS    1000000ull /* one millisecond in nanoseconds */
 #define HW_NEVER UINT64_MAX
 
-/* Returns the time, as hw_now() counts, that is timeout_ms from now, or HW_NEVER if timeout_ms is negative. */
+/* Returns the hw_now() time that is timeout_ms from now, or HW_NEVER if timeout_ms is negative. */
 static inline uint64_t hw_deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? HW_NEVER : hw_now() + (uint64_t)timeout_ms * HW_MS;
@@ -112,7 +112,7 @@ extern __thread bool hw_own_thread;
  * is mounted or renamed at the same time (fs/namei.c, handle_dots()). */
 int hw_openat2(int dir, const char *path, int flags, uint64_t resolve);
 
-/* Closes *fd, unless it is negative, and sets it to -1. Preserves errno. */
+/* Closes *fd, unless *fd is negative, and sets *fd to -1. Preserves errno. */
 void hw_close(int *fd);
 
 /* Free the memory or close the descriptor in a variable when the variable's block ends, for example

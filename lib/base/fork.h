@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles descriptors that a child of fork() must not keep, because the connection of a dead process ends only when no
- * other process holds a copy of the descriptor. O_CLOEXEC covers children that call exec(). This file covers children
- * that do not. */
+ * other process holds a copy of the descriptor. O_CLOEXEC covers children that call exec(). This file covers all other
+ * children. */
 #ifndef HW_FORK_H
 #define HW_FORK_H
 

@@ -15,7 +15,7 @@ struct hw_guess {
 
 /* Considers one candidate name. Ignores case. A name is close enough if it begins with the word and the word has at
  * least three letters, or if at most three edits, and at most one per three letters of the word (rounded up), turn the
- * word into the name ('-' counts as '_'). candidate must live as long as *g. */
+ * word into the name ('-' counts as '_'). candidate must remain valid as long as *g is used. */
 void hw_guess(struct hw_guess *g, const char *candidate);
 
 #endif

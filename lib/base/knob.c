@@ -121,7 +121,7 @@ static const struct {
     const char *old, *name;
 } renamed[] = {{"require_devmem", "require_direct"}};
 
-/* Removed knobs, and what replaces them. The maximum chunk sizes are now constants in lib/message/peer.h. */
+/* Removed knobs and their replacements. The maximum chunk sizes are now constants in lib/message/peer.h. */
 static const struct {
     const char *name, *instead;
 } gone[] = {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library's knobs. A single table in knob.c has the name, type, default, bounds, unit and documentation of each.
- * The environment (HAWSER_<NAME>), the tool's --knob NAME=VALUE, hawser_options.knobs and the man page use this table.
+ * The library's knobs. A single table in knob.c contains the name, type, default, bounds, unit and documentation of
+ * each knob. The environment (HAWSER_<NAME>), the tool's --knob NAME=VALUE, hawser_options.knobs and the man page use
+ * this table.
  */
 #ifndef HW_KNOB_H
 #define HW_KNOB_H
@@ -11,12 +12,12 @@
 #define HW_CHANNELS_LEAST 4 /* minimum number of connections per pair of NICs if knob channels is 0 */
 
 struct hw_knobs {
-    uint64_t channels; /* connections per pair of NICs, without those for small messages; 0 if the library chooses */
+    uint64_t channels; /* connections per pair of NICs, except those for small messages; 0 if the library chooses */
     uint64_t window;   /* maximum number of unconfirmed bytes in flight on a connection */
-    uint64_t threads;  /* progress threads; 0 if the library chooses by the number of CPUs */
+    uint64_t threads;  /* progress threads; 0 if the library chooses based on the number of CPUs */
     bool pin;          /* pin progress threads to CPUs near their NIC */
-    uint64_t spin_us;  /* us that a waiting caller polls before it sleeps */
-    uint64_t busy_us;  /* maximum us that a progress thread polls for more work before it sleeps */
+    uint64_t spin_us;  /* time in us that a waiting caller polls before it sleeps */
+    uint64_t busy_us;  /* maximum time in us that a progress thread polls for more work before it sleeps */
     uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0 for the kernel's autotuning */
     char transport[256];      /* "tcp", "devmem" or "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or the name of an algorithm */
@@ -44,8 +45,8 @@ struct hw_knobs {
     char plugin_trace[256];   /* file to which the calls into the plugin are appended; "" for none */
     bool plugin_trace_polls;  /* also trace polls without a result */
     char plugin_unpack[8];    /* "kernel", "d2d" or "host" */
-    uint64_t plugin_spin_us;  /* us that the plugin's process polls before it sleeps */
-    bool plugin_threads;      /* make each connection of a plugin in a separate thread */
+    uint64_t plugin_spin_us;  /* time in us that the plugin's process polls before it sleeps */
+    bool plugin_threads;      /* set up each connection of a plugin in a separate thread */
     bool metrics;             /* serve the counters on a local socket */
     char metrics_dir[200];    /* folder of the metrics socket; "" for the first usable folder of hw_rundir_path() */
     char metrics_kind[16];    /* purpose of the context, shown in the metrics */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pattern is a sequence of little-endian 64-bit words, one for each 8 bytes of position. A word is a bijective mix
- * of (key + word number * odd constant), so no two positions under one seed have the same word. The mix uses only
+ * of (key + word number * odd constant), so no two positions with the same seed have the same word. The mix uses only
  * operations that SSE2 and AVX2 have for 64-bit lanes: addition, xor and shift. Neither has a 64-bit multiplication.
  */
 #include "base/pattern.h"
@@ -29,8 +29,8 @@
 /* Four words. Without AVX2 the compiler uses two SSE2 or NEON registers. */
 typedef uint64_t vec __attribute__((vector_size(LANES * 8)));
 
-/* Computes the key of a seed with splitmix64's finalizer (Steele, Lea, Flood 2014). Similar seeds give distant keys, so
- * that the pattern of one seed is not that of another, shifted by a few words. */
+/* Computes the key of a seed with splitmix64's finalizer (Steele, Lea, Flood 2014). Similar seeds yield distant keys,
+ * so that the pattern of one seed is not that of another, shifted by a few words. */
 static uint64_t key_of(uint64_t seed)
 {
     uint64_t z = seed + WEYL;

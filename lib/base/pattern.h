@@ -13,7 +13,7 @@
  */
 void hw_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t pos);
 
-/* Returns the number of bytes of buf that differ from the pattern. If there are any and first_bad is not NULL,
+/* Returns the number of bytes of buf that differ from the pattern. If any bytes differ and first_bad is not NULL,
  * *first_bad receives the offset of the first such byte in buf. */
 uint64_t hw_pattern_check(const void *buf, size_t len, uint64_t seed, uint64_t pos, uint64_t *first_bad);
 

@@ -171,7 +171,7 @@ void hw_rundir_remove_stale(int dir, const char *name)
         hw_rundir_remove(dir, name, st.st_ino);
 }
 
-/* Removes the socket of a process that is gone. A process in another PID namespace may still be alive;
+/* Removes the socket of a process that seems to have exited. A process in another PID namespace may still be alive;
  * hw_rundir_remove_stale() checks this. */
 static void sweep_one(void *arg, const char *name, pid_t pid, unsigned number)
 {

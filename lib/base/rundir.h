@@ -3,9 +3,9 @@
  * Local sockets that other programs of the same user, and of root, find by name: folders for such sockets, and
  * functions that create, open and remove sockets in folders that other users may also write to.
  *
- * The name of a socket is PID.NUMBER. Its mode is 0600 from the moment it has a name. A folder is accepted only if
- * root, this user or a user that the caller names owns it, and no other user can replace its entries. The functions
- * never follow a symbolic link in a folder.
+ * The name of a socket is PID.NUMBER. The socket has mode 0600 as soon as its name exists. A folder is accepted only if
+ * root, this user or a user that the caller names owns the folder, and no other user can replace its entries. The
+ * functions never follow a symbolic link in a folder.
  */
 #ifndef HW_RUNDIR_H
 #define HW_RUNDIR_H
@@ -24,10 +24,10 @@
  * system's, the folder of the user's session, and a folder in /tmp. The path is empty if the user has no session folder
  * or if the path would be too long. Returns false if there is no i-th folder. */
 bool hw_rundir_path(unsigned i, const char *knob, char path[HW_RUNDIR_PATH]);
-/* Opens a folder. With `make`, creates the folder first, with mode 0700. `also` is a third user who may own the folder,
- * in addition to root and the calling user, or geteuid() for none. Returns a descriptor. Fails with -EPERM if another
- * user owns the folder or could replace its entries, with -EINVAL if the path is not absolute, or with another negative
- * errno. */
+/* Opens a folder. If `make` is true, first creates the folder with mode 0700. `also` is a third user who may own the
+ * folder, in addition to root and the calling user, or geteuid() for none. Returns a descriptor. Fails with -EPERM if
+ * another user owns the folder or could replace its entries, with -EINVAL if the path is not absolute, or with another
+ * negative errno. */
 int hw_rundir_open(const char *path, bool make, uid_t also);
 /* Creates a listening socket in the folder dir and writes its name. Returns the descriptor or a negative errno. */
 int hw_rundir_listen(int dir, int backlog, char name[HW_RUNDIR_NAME]);
@@ -45,7 +45,7 @@ void hw_rundir_remove(int dir, const char *name, ino_t ino);
 /* Removes the socket with this name if no process listens on it, this user may remove it, and it is at least 10 s
  * old. */
 void hw_rundir_remove_stale(int dir, const char *name);
-/* Calls hw_rundir_remove_stale() for the sockets of processes that are gone. */
+/* Calls hw_rundir_remove_stale() for the sockets of processes that seem to have exited. */
 void hw_rundir_sweep(int dir);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HW_ASAN and HW_TSAN are 1 in a build with the sanitizer and 0 otherwise. gcc defines macros; clang 14 has
+/* HW_ASAN and HW_TSAN are 1 in a build with the sanitizer and 0 otherwise. gcc defines macros; clang 14 provides
  * __has_feature. */
 #ifndef HW_SANITIZERS_H
 #define HW_SANITIZERS_H

@@ -12,8 +12,8 @@ int hw_parse_size(const char *text, uint64_t *out);
 /* Parses a decimal number within [min, max]. Fails with -EINVAL and echoes the text and the bounds. */
 int hw_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 /* Parses a duration such as "10", "10s", "500ms" or "2m" to milliseconds. A number without a unit is in seconds.
- * Fractions such as "0.5s" are allowed. Fails with -EINVAL and echoes the text, also if the value is not a whole number
- * of milliseconds, because values are not rounded. */
+ * Fractions such as "0.5s" are allowed. Fails with -EINVAL and echoes the text, including if the value is not a whole
+ * number of milliseconds, because values are not rounded. */
 int hw_parse_duration_ms(const char *text, uint64_t *out);
 /* Formats a size with the largest unit that divides it exactly, such as "64MiB", "1KiB", "7B" or "4294967303B". Returns
  * buf. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, listening, accepting and statistics, as seen by the public API. */
+/* The public API's functions for connecting, listening, accepting and statistics. */
 #include "context/context.h"
 
 #include "base/fork.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has one */
+#define STRAGGLERS_MS 200 /* additional time for the remaining rails once each working pair has a rail */
 #define SPARES_MAX    (HW_SESSION_RAILS / 2)
 #define GREETINGS     16  /* maximum number of attempts if the server closes the connection in the handshake */
 #define PAUSE_MS      10  /* average pause after the first attempt; doubles with each attempt */
@@ -28,9 +28,9 @@ static bool is_someone_there(void *arg)
     return atomic_load(&h->n_accepts) + atomic_load(&h->n_graves) > 0;
 }
 
-/* Waits until a peer has connected, or has died before the application knew it. The caller drives the loop only if no
- * library thread does so: a caller that drives the loop takes the events that other callers wait for and must wake
- * these callers, and a thread may wait in hawser_accept() for hours. */
+/* Waits until a peer has connected, or has died before it was reported to the application. The caller drives the loop
+ * only if no library thread does so: a caller that drives the loop takes the events that other callers wait for and
+ * must wake these callers, and a thread may wait in hawser_accept() for hours. */
 static bool wait_for_someone(struct hawser *h, uint64_t deadline)
 {
     if (h->flags & HAWSER_CALLER_PROGRESS)
@@ -97,12 +97,12 @@ static void progress(void *arg)
     (void)hawser_progress(arg, 0);
 }
 
-/* Waits until fd is ready, but at most until about the given time. May return earlier. */
+/* Waits until fd is ready or approximately the given time has passed. May return earlier. */
 static void wait_for_fd(struct hawser *h, int fd, short events, uint64_t until)
 {
     uint64_t now = hw_now();
     int most = 60000;
-    if (h->flags & HAWSER_CALLER_PROGRESS) { /* the server may be this same context */
+    if (h->flags & HAWSER_CALLER_PROGRESS) { /* the server may be the same context */
         progress(h);
         most = 1;
     }
@@ -256,7 +256,7 @@ static int set_up(struct hw_connect *c)
         rc = read_bytes(c, offer, len);
     if (rc == 0)
         rc = agree_on_rails(c, offer, len, choice);
-    if (rc == -EPROTONOSUPPORT) { /* tell the server the reason, too */
+    if (rc == -EPROTONOSUPPORT) { /* also report the reason to the server */
         HW_KEEP_ERROR();
         (void)write_bytes(c, choice, (size_t)hw_setup_refuse(c->p->h, choice));
         return rc;
@@ -276,8 +276,8 @@ struct waiting {
     bool all;
 };
 
-/* Returns true once as many pairs of NICs have had a rail as were shown to work, or if the peer is dead. With w->all,
- * all rails that are not spare must be up. */
+/* Returns true if the peer is dead, or once as many pairs of NICs have had a rail as were shown to work. If w->all is
+ * set, all rails that are not spare must be up as well. */
 static bool are_rails_up(void *arg)
 {
     const struct waiting *w = arg;
@@ -339,7 +339,7 @@ static int connect_rails(struct hw_connect *c)
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
 /* Waits for half to one and a half times the average pause, or until the deadline. The random part prevents clients
- * that were rejected together from returning together. */
+ * that were rejected together from retrying together. */
 static void pause_greeting(const struct hw_connect *c, unsigned tries)
 {
     uint32_t random;

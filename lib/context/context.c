@@ -19,8 +19,8 @@
 
 #define PATH_CHECK_MS 20 /* longest interval between two checks of a path with data in flight */
 
-/* Returns the number of loops. The default is half the CPUs, because the application needs the others, but at least 2
- * and at most 16, or 1 on a single CPU. Two is the minimum because a receiver is busier than its sender and one loop
+/* Returns the number of loops. The default is half the CPUs, because the application needs the other CPUs, but at least
+ * 2 and at most 16, or 1 on a single CPU. Two is the minimum because a receiver is busier than its sender and one loop
  * uses one CPU (docs/performance.md). Idle loops sleep. */
 static unsigned count_drivers(const struct hawser *h)
 {
@@ -37,7 +37,7 @@ static void stop_drivers(struct hawser *h)
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_stop(&h->driver[i]);
     for (unsigned i = 0; i < h->n_drivers; i++)
-        while (atomic_load(&h->driver[i].inside)) /* callers whose operations have ended are still leaving */
+        while (atomic_load(&h->driver[i].inside)) /* callers whose operations have ended may not have returned yet */
             sched_yield();
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_free(&h->driver[i]);

@@ -31,13 +31,13 @@ struct hw_event {
     enum hawser_event kind;
 };
 
-/* Adds an event to the context's queue unless it is queued already. Any thread may call this with no lock held except a
- * driver's role. */
+/* Adds an event to the context's queue unless it is queued already. May be called from any thread that holds no lock
+ * except a driver's role. */
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
 /* Empties the queue, and frees the operations without a handle whose ends were not reported. Called when no peer and no
- * thread is left. */
+ * thread exists any more. */
 void hw_events_free(struct hawser *h);
 /* Wakes callers that wait at driver 0, for example for completions, or at `home`. If the library has threads and the
  * application has called hawser_eventfd(), also makes the descriptor of hawser_eventfd() readable. */
@@ -51,17 +51,17 @@ struct hawser {
     struct hw_logger log;
     bool keyed;
     uint8_t key[HW_SECRET];
-    const struct hw_transport *tp; /* makes the connections of rails */
+    const struct hw_transport *tp; /* creates the connections of rails */
     struct hw_tp_env env;
     struct hw_driver *driver;
     unsigned n_drivers;
     struct hw_domain domain; /* regions that peers may access */
     struct hw_rail_limits limits;
 
-    pthread_mutex_t lock; /* protects the following members; the atomic ones may be read without it */
+    pthread_mutex_t lock; /* protects the following members; atomic members may be read without it */
     struct hw_list peers;
     struct hw_list accepts; /* peers that wait for hawser_accept() */
-    struct hw_list graves;  /* peers that died before the application knew them */
+    struct hw_list graves;  /* peers that died before they were reported to the application */
     struct hw_list mems;
     unsigned n_peers;
     atomic_uint n_accepts, n_graves;
@@ -202,7 +202,7 @@ enum {
 struct hawser_peer {
     struct hawser *h;
     struct hw_driver *home;
-    bool client, keyed, known; /* known: the application has the peer or is about to get it */
+    bool client, keyed, known; /* known: the application has received the peer or is about to receive it */
     uint16_t version;          /* version of the session protocol that both sides agreed on */
     int gpu, peer_gpu; /* client: numbers of the GPUs, here and at the peer, whose memory the connections carry, or -1
                           if not specified */
@@ -269,12 +269,12 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
 void hw_peer_share_path(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
-/* Kills the peer with this error, if it is not dead already; hw_error() has the reason. Called with the role of the
- * peer's home. */
+/* Kills the peer with this error, unless the peer is already dead. hw_error() returns the reason. Called with the role
+ * of the peer's home. */
 void hw_peer_kill(struct hawser_peer *p, int why);
 /* Kills the peer with this error, or with -ESHUTDOWN if either side was closing. */
 void hw_peer_lose(struct hawser_peer *p, int why);
-/* Returns the peer that connected to this context with this session, or NULL. Called with the context's lock held. */
+/* Returns the peer of this session that connected to this context, or NULL. Called with the context's lock held. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 
 /* ---- NICs (nics.c) ---------------------------------------------------------------------------------------- */
@@ -328,9 +328,10 @@ int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const unio
 /* Fails with -EPROTONOSUPPORT if the sides use different transports, or with -EPROTO. */
 int hw_setup_check_transport(const struct hawser *h, const uint8_t *body, size_t len);
 /* Sets p's version to the newest version that both sides support. body is the other side's SETUP. Fails with
- * -EPROTONOSUPPORT if there is none, or with -EPROTO. */
+ * -EPROTONOSUPPORT if no such version exists, or with -EPROTO. */
 int hw_setup_agree_on_version(struct hawser_peer *p, const uint8_t *body, size_t len);
-/* Writes an empty choice, with which the client refuses a server of another transport or version. Returns the size. */
+/* Writes an empty choice, with which the client refuses a server that uses another transport or version. Returns the
+ * size. */
 int hw_setup_refuse(const struct hawser *h, uint8_t *out);
 /* Reads the client's choice and creates the rails. */
 int hw_setup_take_choice(struct hawser_peer *p, const uint8_t *body, size_t len);

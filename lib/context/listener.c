@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The context's one listening port accepts new sessions, connections of rails and probes of paths. Until a client has
- * proved that it knows the key, it costs one slot of a fixed table and one descriptor, both for a limited time.
+ * proved that it knows the key, the client occupies one slot of a fixed table and one descriptor, both for a limited
+ * time.
  *
  * The table does not stay full of unauthenticated clients. For a few seconds, the kernel holds back connections that
  * send nothing (TCP_DEFER_ACCEPT). If no slot is free, a new connection replaces an unauthenticated one (see
@@ -36,7 +37,7 @@ struct slot {
     enum { AT_GREETING, AT_ASK, AT_CHOICE } stage;
     struct hw_hs hs;
     uint8_t ask[HW_ASK_SIZE];
-    uint32_t have, want;      /* bytes received and wanted, of ask or of choice */
+    uint32_t have, want;      /* bytes of ask or choice: received, and expected */
     uint8_t *choice;          /* the client's SETUP message, preceded by its length */
     struct hawser_peer *peer; /* counted reference to the peer of a new session */
 };
@@ -73,7 +74,7 @@ static struct hw_loop *get_loop(const struct hw_listener *l)
     return &l->h->driver[0].loop;
 }
 
-/* Logs a refused connection or, if `from` is NULL, that accepting one failed. The number of lines per second is
+/* Logs a refused connection or, if `from` is NULL, a failure to accept a connection. The number of lines per second is
  * limited, because a flood of connections must not flood the log. */
 static void log_refusal(struct hw_listener *l, int level, const union hw_addr *from, const char *why)
 {
@@ -99,7 +100,7 @@ static void log_refusal(struct hw_listener *l, int level, const union hw_addr *f
 
 /* ---- slots ------------------------------------------------------------------------------------------------ */
 
-/* Counts the slots of this address again after one of them was taken or freed. */
+/* Recounts the slots of this address after a slot was taken or freed. */
 static void count_same(struct hw_listener *l, const union hw_addr *from)
 {
     struct slot *same[SLOTS];
@@ -130,8 +131,7 @@ static void free_slot(struct slot *s)
 static void refuse_slot(struct slot *s, int rc)
 {
     struct hawser_peer *p = s->peer;
-    /* `hawser doctor`, health checks and load balancers connect and leave without sending a byte; this is not a refusal
-     */
+    /* not a refusal: `hawser doctor`, health checks and load balancers disconnect without sending a byte */
     const bool knock = rc == -ECONNRESET && s->stage == AT_GREETING && !s->hs.hello.kind && !s->hs.have;
     log_refusal(s->l, knock ? HAWSER_LOG_DEBUG : HAWSER_LOG_WARN, &s->from, hw_error());
     if (p && !p->known) { /* the session never began */

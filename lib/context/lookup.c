@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves names to addresses. The C library's lookup has no deadline, so it runs in a separate thread that the caller
- * may abandon. */
+/* Resolves names to addresses. The C library's lookup has no deadline, so the lookup runs in a separate thread that the
+ * caller may abandon. */
 #include "context/context.h"
 
 #include "base/thread.h"

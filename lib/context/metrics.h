@@ -73,8 +73,8 @@ struct hw_metrics {
 void hw_metrics_start(struct hawser *h);
 /* Removes the socket. Called with the role of driver 0. */
 void hw_metrics_stop(struct hawser *h);
-/* Adds to the context's totals those of a peer that is being closed, and releases the peer's number. Called with the
- * context's lock held; may be called again for the same peer. */
+/* Adds the totals of a peer that is being closed to the context's totals, and releases the peer's number. Called with
+ * the context's lock held; may be called again for the same peer. */
 void hw_metrics_fold(struct hawser_peer *p);
 
 /* Returns the metrics text, which the caller frees, or NULL if out of memory. Runs on loop 0. (metrics_text.c) */

@@ -94,7 +94,7 @@ void hw_metrics_fold(struct hawser_peer *p)
     }
 }
 
-/* Assigns the peer a number, or a place among the others, when a reader first sees the peer. */
+/* Assigns the peer a number, or makes it part of peer "other", when a reader first sees the peer. */
 static void place_peer(struct hw_metrics *m, struct hawser_peer *p)
 {
     unsigned cost = HW_MAX(p->n_pairs, 1u), i = 0;
@@ -175,8 +175,8 @@ static struct row *find_row(struct view *v, int id, const char *nic, const char 
     return r;
 }
 
-/* Returns true unless the rail is a spare that is not in use. The server does not know which rails are spare, so there
- * a rail counts once it has been up. */
+/* Returns true unless the rail is a spare that is not in use. The server does not know which rails are spare, so on the
+ * server a rail counts once it has been up. */
 static bool is_wanted(const struct hw_way *w)
 {
     return atomic_load(&w->up) || (w->peer->client ? !w->spare : *w->remote != 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Detects NICs that lose their link. The kernel reports the loss, and the NIC's rails end at once, so that other rails
- * send the unconfirmed frames again. TCP would notice the loss much later, from missing acknowledgements. When the
- * link is back, the client reconnects the rails without further delay.
+ * send the unconfirmed frames again. TCP would notice the loss much later, from missing acknowledgements. When the link
+ * is restored, the client reconnects the rails without further delay.
  *
  * The socket that receives the reports belongs to loop 0. The state of a peer's rails belongs to the peer's home, where
  * a task evaluates the reports.

@@ -14,7 +14,7 @@
 static void unref_op(struct hawser_op *op)
 {
     struct hawser_peer *p = op->peer;
-    hw_op_put(op->op); /* with the last reference, frees op too, which is part of the same allocation */
+    hw_op_put(op->op); /* if this was the last reference, also frees op, which is in the same allocation */
     hw_peer_unref(p);
 }
 
@@ -71,7 +71,7 @@ static int refuse_stream(const struct hawser_op_options *o)
     return o->stream || o->tag ? hw_fail(-EINVAL, "only sends and receives take a stream and a tag") : 0;
 }
 
-/* Checks a descriptor with inline data and adds its bytes to *inlined, the sum over the descriptors before it. */
+/* Checks a descriptor with inline data and adds its bytes to *inlined, the sum over the previous descriptors. */
 static int check_data(const struct hawser_vec *v, size_t i, enum hw_op_kind kind, uint64_t *inlined)
 {
     if (v->mem)
@@ -150,7 +150,7 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
             int rc = hw_import_get(o->peer, v->region->id, v->region->secret, &import);
             if (rc < 0)
                 return rc;
-            if (import == was) /* another copy of the region; put_imports() puts one reference */
+            if (import == was) /* another copy of the region; put_imports() releases one reference */
                 hw_import_put(o->peer, import);
             region = v->region;
         }
@@ -178,7 +178,7 @@ struct visit {
     struct hw_driver *home;
     bool begun;
     size_t posted; /* number of operations posted in this visit */
-    uint64_t now;  /* time of the visit, or 0 if it was not read yet */
+    uint64_t now;  /* time of the visit, or 0 if the clock was not read yet */
 };
 
 /* Reads the clock once for all operations of the visit. */
@@ -202,8 +202,8 @@ static void end_visit(struct visit *v)
 }
 
 /* Creates an operation with a span for each of the request's descriptors. The caller fills in the spans. inlined is the
- * number of inline bytes. The handle and the room for a copy of these bytes are behind the spans, so that they live as
- * long as a rail may read them. Returns NULL if out of memory. */
+ * number of inline bytes. The handle and a buffer for a copy of these bytes follow the spans in the same allocation,
+ * which is not freed while a rail may read the bytes. Returns NULL if out of memory. */
 static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, const struct hawser_request *r,
                                  uint64_t inlined, const struct hawser_op_options *o, struct visit *visit)
 {
@@ -239,8 +239,9 @@ static int take_note_of(struct hw_op *o, const void *data, size_t len)
 }
 
 /* Decides how soon the operation must be sent. Some operations wait for the calling thread's next operations, so that
- * one system call carries several. These are operations of at most HW_CHUNK bytes while others are in flight, and
- * receives of at most HW_SMALL_OP bytes, because small messages are sent without waiting for their receive. */
+ * one system call carries several operations. These are operations of at most HW_CHUNK bytes while others are in
+ * flight, and receives of at most HW_SMALL_OP bytes, because small messages are sent without waiting for their
+ * receive. */
 static enum hw_urgency get_urgency(const struct hawser_op *op)
 {
     const struct hw_op *o = op->op;
@@ -254,7 +255,8 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
     return atomic_load(&op->peer->peer.in_flight) > 0 ? HW_SOON : HW_NOW;
 }
 
-/* Starts op, or frees it if rc or the start is an error. With -ESTALE, ends op with this result instead. */
+/* Starts op, or frees op if rc is an error or the start fails. If the error is -ESTALE, ends op with this result
+ * instead. */
 static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit *v)
 {
     struct hawser_peer *p = op->peer;
@@ -286,7 +288,7 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
     return rc;
 }
 
-/* Returns the message layer's kind of a request that is not a notification. */
+/* Returns the message layer's operation kind for a request that is not a notification. */
 static enum hw_op_kind get_op_kind(const struct hawser_request *r)
 {
     return r->kind == HAWSER_WRITE  ? HW_OP_WRITE

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define BYE_MS   1000 /* limit of each wait for the peer in hawser_peer_close() */
-#define GRACE_MS 100  /* time for a peer that has closed to close its connections */
+#define GRACE_MS 100  /* time that a peer has to close its connections after its BYE */
 
 static void fire_dead(struct hw_timer *t);
 static void fire_bye(struct hw_timer *t);
@@ -198,7 +198,7 @@ void hw_peer_kill(struct hawser_peer *p, int why)
     if (p->has_rails)
         hw_peer_die(&p->peer, hw_fail_copy(why, p->why)); /* closing the rails may have replaced the error text */
     if (why != -ESHUTDOWN)
-        hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers get this as an error */
+        hw_log(&h->log, HAWSER_LOG_INFO, "%s: peer lost: %s", p->name, p->why); /* callers receive this as an error */
     if (h->flags & HAWSER_EVENTS && p->known)
         hw_event_push(h, &p->died);
     pthread_mutex_lock(&h->lock);
@@ -276,14 +276,14 @@ static bool is_memory_free(struct hawser_peer *p)
 }
 
 /* Cancels sending, and waits up to BYE_MS until memory that was sent by reference is no longer read, because the
- * application may reuse it after the close. */
+ * application may reuse this memory after the close. */
 static void finish_sending(struct hawser_peer *p)
 {
     hw_driver_enter(p->home);
     hw_peer_call_off(&p->peer);
     hw_driver_end(p->home);
     const uint64_t end = hw_deadline(BYE_MS);
-    while (!is_memory_free(p) && hw_now() < end) /* takes a lock, so it cannot be the condition of the wait */
+    while (!is_memory_free(p) && hw_now() < end) /* is_memory_free() takes a lock, so hw_driver_wait() cannot use it */
         (void)hw_driver_wait(p->home, never, NULL, hw_now() + HW_MS);
 }
 
@@ -300,7 +300,7 @@ static void say_bye(struct hawser_peer *p)
     p->closing = true;
     int rc = atomic_load(&p->rails_up) ? hw_op_post(op) : -ENOTCONN;
     hw_driver_end(p->home);
-    if (rc == 0) /* the operation ends at its deadline at the latest */
+    if (rc == 0) /* the operation ends no later than its deadline */
         (void)hw_driver_wait(p->home, is_bye_over, p, HW_NEVER);
     hw_op_put(op);
 }

@@ -21,7 +21,7 @@ static bool is_wanted(const char *list, const struct hw_nic *n, bool loopback)
     return list && *list ? hw_nic_listed(list, n->name) : n->loopback == loopback;
 }
 
-/* Writes a NIC's entry to out and returns its size. */
+/* Writes a NIC's entry to out and returns the entry's size. */
 static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool here, struct hw_setup *s, uint8_t *out)
 {
     struct hawser *h = p->h;
@@ -39,15 +39,15 @@ static size_t add_offer(struct hawser_peer *p, const struct hw_nic *nic, bool he
 }
 
 /* A listener that is bound to one address offers only the NIC of this address. Virtual interfaces without hardware run
- * over the other NICs. The server offers them only if the connection arrived over them, if it arrived over loopback, or
- * if knob nics is set. */
+ * over the other NICs. The server offers virtual interfaces only if the connection arrived over them or over loopback,
+ * or if knob nics is set. */
 int hw_setup_offer(struct hawser_peer *p, const union hw_addr *local, const union hw_addr *remote, uint8_t *out)
 {
     struct hawser *h = p->h;
     struct hw_nic nics[HW_NIC_MAX];
     uint64_t device[HW_NIC_MAX];
     struct hw_setup s = {0};
-    /* without knob nics, a connection over loopback gets only the loopback interface, and others get only other NICs */
+    /* without knob nics, a loopback connection is offered only the loopback interface, and others only other NICs */
     bool loop = hw_addr_is_loopback(remote);
     int n = hw_nics_list(nics, HW_NIC_MAX, local->sa.sa_family == AF_INET6);
     if (n < 0)
@@ -120,9 +120,9 @@ static uint64_t count_channels(const struct hawser *h, const uint64_t *mbps, uns
     return HW_MAX(HW_CHANNELS_LEAST, HW_MIN(HW_MIN(n, needed), CHANNELS_MAX));
 }
 
-/* Divides the channels of a pair into rails with one or more links each. Each channel becomes a separate rail as long
- * as the limit on rails allows. The first rail of a pair, and each rail with several links, has one more link, for
- * small messages. */
+/* Divides the channels of a pair into rails with one or more links each. Each channel becomes a separate rail if the
+ * limit on rails allows this. The first rail of a pair, and each rail with several links, has one more link, for small
+ * messages. */
 static void share_channels(unsigned pairs, unsigned most, uint64_t channels, unsigned *rails, unsigned *links)
 {
     *rails = (unsigned)HW_MAX(HW_MIN(channels, (uint64_t)most / pairs), 1ull);
@@ -140,7 +140,7 @@ static void describe_way(struct hw_way *w, const struct hw_pair *pair, unsigned 
 }
 
 /* Chooses the pair of the first rail, which carries the small messages and usually the beginning of a large one. The
- * peers of a context take turns among the fastest pairs, so that messages to many peers use all of these. */
+ * peers of a context take turns among the fastest pairs, so that messages to many peers use all of these pairs. */
 static unsigned choose_first(struct hawser *h, const uint64_t *mbps, unsigned pairs)
 {
     unsigned fast[RAILS_MAX] = {0}, n = 1, turn;
@@ -187,7 +187,7 @@ int hw_setup_choose(struct hawser_peer *p, const struct hw_pairing *g, unsigned 
     p->n_spare = spares;
     for (unsigned i = 0; i < n && rc == 0; i++) {
         struct hw_way *w = &p->way[i];
-        /* the k-th rails of all pairs follow one another, so that they are on different loops if there are enough */
+        /* the k-th rails of all pairs follow one another, so that they are on different loops if possible */
         unsigned which = i < kept * rails ? (first + i) % kept : kept + (i - kept * rails);
         const struct hw_pair *pair = &g->pair[which];
         w->spare = which >= kept;

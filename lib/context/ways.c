@@ -25,9 +25,9 @@
 
 /* ---- both sides ------------------------------------------------------------------------------------------ */
 
-/* Returns the time at which a peer without rails dies: peer_timeout_ms after the peer was last heard (or from now, if
- * it never was), but at least a quarter of peer_timeout_ms from now, so that its rails can come back. If the client has
- * closed its connections, the server waits GONE_MS at most. */
+/* Returns the time at which a peer without rails dies: peer_timeout_ms after this side last heard from the peer (or
+ * after now, if this side never did), but at least a quarter of peer_timeout_ms from now, so that the rails can be
+ * reconnected. If the client has closed its connections, the server waits at most GONE_MS. */
 static uint64_t find_death(const struct hawser_peer *p, int why)
 {
     uint64_t whole = p->h->k.peer_timeout_ms * HW_MS, now = p->home->loop.now, heard = 0;
@@ -311,7 +311,7 @@ void hw_ways_dial(struct hawser_peer *p)
 /* ---- client: spare rails -------------------------------------------------------------------------------------- */
 
 /* Connects the spare rails if they are not in use yet. Does not check has_sound_rail(), because a doubtful rail counts
- * as sound while the peer is heard on no other rail. */
+ * as sound while no other rail hears from the peer. */
 void hw_ways_call_spares(struct hw_task *t)
 {
     struct hawser_peer *p = hw_container_of(t, struct hawser_peer, spares.call);
@@ -450,7 +450,7 @@ void hw_ways_arrive(struct hw_task *t)
 
 /* ---- callbacks from the session --------------------------------------------------------------------------------- */
 
-/* Returns true for an error of the network path, which may disappear without action. Other errors may require an
+/* Returns true for an error of the network path that may disappear without action. Other errors may require an
  * administrator's attention. */
 static bool is_of_the_path(int why)
 {

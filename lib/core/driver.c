@@ -16,9 +16,9 @@
 #define TASKS  64 /* budget of hw_loop_turn(): tasks and timers after which descriptors are checked again */
 #define EVENTS 64 /* events taken from epoll at a time */
 
-#define STAY_AWAY  (1 * HW_MS) /* how long the thread leaves a loop to a caller that arrived */
+#define STAY_AWAY  (1 * HW_MS) /* time for which the thread leaves the loop to a caller that has arrived */
 #define POLL_SHARE 4           /* the thread polls for at most this multiple of the time spent on work */
-/* Minimum interval at which a thread that leaves its loop to callers checks for work that they left. */
+/* Minimum interval at which a thread that leaves its loop to callers checks for work that the callers left undone. */
 #define NAP (HW_MS / 4)
 /* Maximum of this interval. A check may take the CPU from a polling caller. */
 #define NAP_MOST (2 * HW_MS)
@@ -27,8 +27,8 @@
 #define NAP_SHARE 16
 #define LAZY      (HW_MS / 50) /* maximum time for which a polling caller delays work that can wait */
 
-/* After a turn with at least this many bytes, the loops' own threads are usually faster than one caller that polls all
- * loops. */
+/* After a turn that transferred at least this many bytes, the loops' own threads are usually faster than one caller
+ * that polls all loops. */
 #define BULK      (32u << 10)
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
@@ -38,7 +38,7 @@
 
 #define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */
 
-#define NO_WATCH UINT64_MAX /* marks the driver's own descriptors in events */
+#define NO_WATCH UINT64_MAX /* event data of the driver's own descriptors */
 
 static __thread const struct hw_driver
     *begun; /* driver whose role this thread has, or NULL; the thread itself runs the tasks that it posts there */
@@ -155,8 +155,8 @@ static void set_alarm(struct hw_driver *d, uint64_t at)
 }
 
 /* Releases the role. Moves the alarm to a later time only if the alarm has expired by `now`, and otherwise only to an
- * earlier time. stays is true if a caller has got the result that it waited for, so that its next call will probably do
- * the remaining work. */
+ * earlier time. stays is true if a caller has received the result that it waited for and will probably do the remaining
+ * work in its next call. */
 static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
 {
     uint64_t due = hw_loop_due(&d->loop);
@@ -200,8 +200,9 @@ static uint64_t load_spent(const struct hw_driver *d)
 }
 
 /* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
- * which is released. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the caller
- * continues at once, and its next call or the thread sends the data. Returns true if there was an event or work. */
+ * which this function releases. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the
+ * caller continues at once, and its next call or the thread sends the data. Returns true if there was an event or
+ * work. */
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {
@@ -260,7 +261,7 @@ static bool can_wait(struct hw_driver *d, uint64_t now)
 
 /* Checks for events without waiting, and handles them. The next bytes usually arrive on the same connection as the last
  * bytes. Reading this connection directly takes one system call and none of epoll's locks, which the kernel also takes
- * for every packet. Called with the role, which is released. Returns true if there was work. */
+ * for every packet. Called with the role, which this function releases. Returns true if there was work. */
 static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
@@ -268,7 +269,7 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
-        write_wake(d); /* the sleeping thread was woken for this event and may not find it */
+        write_wake(d); /* the sleeping thread was woken for this event and may no longer find it */
     d->loop.now = now;
     bool same = n == 1 && quick && find_source(d, e) == quick; /* its bytes have usually been read already */
     begin_work(d);
@@ -461,7 +462,7 @@ static bool try_to_lead(struct hw_driver *d, unsigned callers, unsigned more)
     return false;
 }
 
-/* Counts the calling thread as a caller. Returns true if it leads the callers. */
+/* Counts the calling thread as a caller. Returns true if the thread leads the callers. */
 static bool arrive(struct hw_driver *d)
 {
     if (try_to_lead(d, atomic_load(&d->callers), 1))
@@ -493,7 +494,7 @@ static void depart(struct hw_driver *d, bool leads)
     /* wake the thread if its nap lasts until all callers have left, or if other threads have left tasks to this
      * caller */
     bool wake = !others && atomic_load(&d->napping) && (!atomic_load(&d->away) || atomic_load(&d->loop.mailbox));
-    /* without a leader, a follower must lead next; the one that was signalled before may be the caller that leaves */
+    /* without a leader, a follower must lead next; the follower that was signalled before may be the leaving caller */
     bool pass = !(others & LEADS) && atomic_load(&d->followers);
     if (!wake && !pass)
         return;
@@ -542,7 +543,7 @@ void hw_driver_notify(struct hw_driver *d)
 /* ---- the thread ---------------------------------------------------------------------------------------- */
 
 /* Leaves the loop to callers until the given time. With HW_NEVER, which is used if the same callers have been waiting
- * all the time, leaves the loop until they have left. */
+ * all the time, leaves the loop until all callers have left. */
 static void nap(struct hw_driver *d, uint64_t until)
 {
     struct timespec t = hw_timespec(until);
@@ -564,9 +565,9 @@ static bool has_work_left(const struct hw_driver *d)
     return !atomic_load(&d->callers) && (atomic_load(&d->left) || atomic_load(&d->loop.mailbox));
 }
 
-/* Waits for work and does it. With `polls`, first polls for more work. *credit is how long the thread may still poll,
- * in ns, at most hw_driver.busy: polling takes at most POLL_SHARE times the time spent on work. Returns true if there
- * was work. */
+/* Waits for work and does it. If `polls` is true, first polls for more work. *credit is the time in ns, at most
+ * hw_driver.busy, for which the thread may still poll. Polling takes at most POLL_SHARE times the time spent on work.
+ * Returns true if there was work. */
 static bool take_turn_of_thread(struct hw_driver *d, uint64_t *credit, bool polls)
 {
     uint64_t spent = load_spent(d);
@@ -588,7 +589,7 @@ static void *drive(void *arg)
     unsigned seen = 0;
     uint64_t last = 0, since = 0; /* time of the last arrival of a caller, and start of the period in which callers have
                                      kept arriving */
-    uint64_t credit = 0;          /* of polling, see take_turn_of_thread() */
+    uint64_t credit = 0;          /* polling time, see take_turn_of_thread() */
     bool worked = false;
     hw_own_thread = true;
     while (!atomic_load(&d->stop)) {
@@ -628,7 +629,7 @@ int hw_driver_start(struct hw_driver *d, const char *name)
 void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus)
 {
     if (atomic_load(&d->has_thread) && !atomic_exchange(&d->pinned, true))
-        /* without permission the thread keeps its CPUs */
+        /* without permission, the thread keeps its CPU affinity */
         (void)pthread_setaffinity_np(d->thread, sizeof *cpus, cpus);
 }
 

@@ -45,7 +45,7 @@ struct hw_driver {
     atomic_uint asleep;       /* number of threads that block in epoll_wait() or are about to */
     atomic_bool leader_waits; /* one of these threads leads the callers */
     _Atomic uint64_t armed;   /* time at which the alarm expires */
-    atomic_bool left;         /* there was more to do when the role was released */
+    atomic_bool left;         /* work remained when the role was released */
     uint64_t held_since;      /* time since which work has been left to do, or 0; protected by the role */
     atomic_bool polled;       /* the application has the descriptor of hw_driver_fd() */
 
@@ -80,7 +80,7 @@ void hw_driver_free(struct hw_driver *d);
 int hw_driver_start(struct hw_driver *d, const char *name);
 /* Binds the thread, if there is one, to these CPUs. Does nothing if the thread was bound before. */
 void hw_driver_pin(struct hw_driver *d, const cpu_set_t *cpus);
-/* Stops the thread, if there is one, and waits for its end. Must not be called on this thread. */
+/* Stops the thread, if there is one, and waits until the thread has exited. Must not be called on this thread. */
 void hw_driver_stop(struct hw_driver *d);
 
 /* Waits for work until the time `until` (in ns, as hw_now() returns), and does the work. Returns true if there was an
@@ -100,7 +100,7 @@ void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
  * thread. hw_driver_end() does a turn of the loop and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
 /* Takes the role if no thread has it and the calling thread has no other role. now is a time that the calling thread
- * has read recently. Returns false if the role was not taken; hw_driver_end() must not be called then. */
+ * has read recently. Returns false if the role was not taken, in which case hw_driver_end() must not be called. */
 bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
 /* Sets the urgency of the tasks that this thread posts from now on. Tasks with an urgency other than HW_NOW do not wake

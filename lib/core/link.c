@@ -8,8 +8,8 @@
 #define FIRST_RING 16 /* initial limit of frames in flight */
 /* No frame is added to a batch with at least this many bytes of payload outside the buffer. */
 #define BATCH_BYTES (256u << 10)
-#define BEHIND_MUCH 512 /* maximum number of bytes that are read behind a large payload */
-/* Maximum length of a payload that is copied behind the frame's head, so that small frames are sent in one piece. */
+#define BEHIND_MUCH 512 /* maximum number of bytes that are read after a large payload */
+/* Maximum length of a payload that is copied after the frame's header, so that small frames are sent in one piece. */
 #define SMALL_PAYLOAD 1024
 
 int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uint64_t window)
@@ -25,8 +25,8 @@ int hw_link_init(struct hw_link *l, const struct hw_link_ops *ops, void *up, uin
     return hw_no_memory("a connection's buffers");
 }
 
-/* Frees the copies that are no longer read once the first n bytes of the second stream are released. The list has the
- * newest copy first. */
+/* Frees the copies that are no longer read once the first n bytes of the second stream are released. The newest copy is
+ * the first in the list. */
 static void free_copies(struct hw_link_copy **list, uint64_t n)
 {
     while (*list && (*list)->until > n)
@@ -51,7 +51,7 @@ void hw_link_free(struct hw_link *l)
 
 /* ---- sending ---------------------------------------------------------------------------------- */
 
-/* Returns true if the last piece to be sent ends where the next frame's head begins. */
+/* Returns true if the last piece to be sent ends where the next frame's header begins. */
 static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
 {
     if (l->tx.piece_at == l->tx.n_pieces)
@@ -60,7 +60,7 @@ static bool ends_at_head(const struct hw_link *l, const uint8_t *head)
     return last->ptr + last->len == head;
 }
 
-/* Copies a small payload behind its head, if the CPU can access the payload. Returns true if it was copied. */
+/* Copies a small payload after its header, if the CPU can access the payload. Returns true if it was copied. */
 static bool copy_small_payload(struct hw_link *l, const struct hw_piece *piece, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -79,7 +79,7 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
 {
     uint8_t *head = l->tx.buf + l->tx.end;
     bool follows = ends_at_head(l, head);
-    /* the piece of the head, before the pieces of the payload */
+    /* the header's piece, which precedes the payload's pieces */
     struct hw_piece *run = &l->tx.piece[follows ? l->tx.n_pieces - 1 : l->tx.n_pieces];
     struct hw_link_out out = {.ext = head + HW_LINK_HEAD, .piece = run + 1};
     if (!l->ops->pull(l->up, l, budget, &out))
@@ -157,7 +157,7 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
     bool heads =
-        l->tx.apart && l->tx.piece_at < l->tx.apart_at; /* heads must be sent separately from the second stream */
+        l->tx.apart && l->tx.piece_at < l->tx.apart_at; /* headers must be sent separately from the second stream */
     uint32_t end = heads ? l->tx.apart_at : l->tx.n_pieces;
     for (uint32_t i = l->tx.piece_at; i < end && n < cap; i++)
         out[n++] = l->tx.piece[i];
@@ -207,7 +207,7 @@ void hw_link_sent(struct hw_link *l, uint64_t n)
         if (p->len == 0)
             l->tx.piece_at++;
     }
-    /* skip empty pieces behind the bytes that were sent */
+    /* skip empty pieces after the bytes that were sent */
     while (l->tx.piece_at < l->tx.n_pieces && l->tx.piece[l->tx.piece_at].len == 0)
         l->tx.piece_at++;
     if (l->tx.piece_at == l->tx.n_pieces)
@@ -269,7 +269,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     uint32_t n = 0;
     bool much = false, apart = hw_link_reads_apart(l);
     assert(cap >= 2 && !l->ended);
-    /* while a payload that follows its head is read directly into place, the buffer is empty: parse_buffer() has
+    /* while a payload that follows its header is read directly into place, the buffer is empty: parse_buffer() has
      * consumed the bytes, or hw_link_unread() has given them back */
     skip_full_pieces(l);
     for (uint32_t i = l->rx.piece_at; i < l->rx.n_pieces; i++) {
@@ -295,7 +295,7 @@ uint32_t hw_link_rx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         l->rx.at = 0;
     }
     /* A large payload is usually followed by another, whose bytes would have to be copied from the buffer, so read
-     * little. A transport does not read a head together with a payload for a device, so such a payload has ended when
+     * little. A transport does not read a header together with a payload for a device, so such a payload has ended when
      * this code runs. */
     if (l->rx.state == HW_LINK_AT_HEAD && l->rx.end == 0 && l->rx.n_pieces && l->rx.in.pay > HW_LINK_BUF)
         much |= !l->rx.piece[l->rx.n_pieces - 1].space->direct;
@@ -411,7 +411,7 @@ uint32_t hw_link_unread(struct hw_link *l, const uint8_t **data)
     return n;
 }
 
-/* Parses as much of the buffer as possible: frames, and the part of a payload that arrived with its head. */
+/* Parses as much of the buffer as possible: frames, and the part of a payload that arrived with its header. */
 static int parse_buffer(struct hw_link *l)
 {
     for (int rc = 0;;) {

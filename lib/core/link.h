@@ -3,16 +3,16 @@
  * A link is one connection as a state machine. It creates and parses frames, keeps a window in bytes, counts frames
  * that have arrived completely, and settles the frames in flight when the connection has died. A link does no I/O: the
  * rail requests the memory of the next bytes to send or receive, makes the transport transfer some of them, and reports
- * their number. A link does not know operations or regions. The layer above provides frames (pull) and memory for
- * payloads (place), and is told which frames arrived, were confirmed or were lost.
+ * their number. A link is not aware of operations or regions. The layer above provides frames (pull) and memory for
+ * payloads (place), and is notified of frames that arrived, were confirmed or were lost.
  *
  * The counts make failover exact. Counted frames arrive in the order in which they were sent. A receiver's count
  * states that the first `received` frames are in place. While the link is up, the count is a confirmation. Once the
  * receiver has closed the link, the count is its last word, and the sender knows exactly which frames it must send
  * again on another link. No frame arrives twice or late, because the receiver reads nothing after its last word.
  *
- * A connection may have a second stream, which carries large payloads separately from their heads, in the order of the
- * heads. The link reports which stream the next bytes belong to.
+ * A connection may have a second stream, which carries large payloads separately from their headers, in the order of
+ * the headers. The link reports which stream the next bytes belong to.
  *
  * At most one thread at a time may call the functions of a link.
  */
@@ -35,7 +35,7 @@ struct hw_piece {
 /* Maximum number of pieces of an outgoing frame, and of an incoming frame at a time. */
 #define HW_LINK_PIECES 256
 #define HW_LINK_BATCH  32     /* a frame is added to a batch only while the batch has at most this many pieces */
-#define HW_LINK_BUF    16384u /* size of the buffer for heads, extensions and copied payloads, in each direction */
+#define HW_LINK_BUF    16384u /* size of the buffer for headers, extensions and copied payloads, in each direction */
 #define HW_LINK_FLIGHT 1024   /* maximum number of counted frames in flight */
 
 /* A frame to send, which pull() fills in. */
@@ -80,7 +80,7 @@ struct hw_link_ops {
      * frame may exceed a budget above 0. With budget 0, only an uncounted frame may be sent. Returns false if there is
      * no frame now. */
     bool (*pull)(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out);
-    /* Called when a frame's head and extension have arrived. Fills piece[0, *n) with memory for the payload or its
+    /* Called when a frame's header and extension have arrived. Fills piece[0, *n) with memory for the payload or its
      * first bytes; a piece without ptr discards its bytes. Returns 0, or a negative errno that ends the link. After
      * success arrived() or abandoned() is called once. */
     int (*place)(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n);
@@ -88,8 +88,8 @@ struct hw_link_ops {
      * at least one more byte. Returns 0, or a negative errno that ends the link. */
     int (*more)(void *up, struct hw_link *l, const struct hw_link_in *in, uint64_t at, struct hw_piece *piece,
                 uint32_t *n);
-    /* Called when the payload is in place. Returns 0, or a negative errno that ends the link; the frame is not counted
-     * then. */
+    /* Called when the payload is in place. Returns 0, or a negative errno that ends the link, in which case the frame
+     * is not counted. */
     int (*arrived)(void *up, struct hw_link *l, const struct hw_link_in *in);
     /* Called if the link ended before the payload was in place. */
     void (*abandoned)(void *up, struct hw_link *l, const struct hw_link_in *in);
@@ -116,7 +116,7 @@ struct hw_link {
     /* read by the layer above, which may also change window */
     /* Number of counted frames that arrived completely: the confirmation and, after hw_link_end(), the last word. */
     uint64_t received;
-    uint64_t awaited; /* number of received frames up to the last frame for which the peer waits for a confirmation */
+    uint64_t awaited; /* number of received frames up to the last frame whose confirmation the peer waits for */
     uint64_t started; /* counted frames from pull() */
     uint64_t said;    /* frames that the peer has confirmed */
     /* Frames for which confirmed() was called. Less than `said` while memory of the next frame is still being read. */
@@ -133,13 +133,13 @@ struct hw_link {
     const struct hw_link_ops *ops;
     void *up;
     struct {
-        uint8_t *buf; /* HW_LINK_BUF bytes; the first `end` bytes contain heads, extensions and small payloads */
+        uint8_t *buf; /* HW_LINK_BUF bytes; the first `end` bytes contain headers, extensions and small payloads */
         uint32_t end;
         /* pieces [piece_at, n_pieces) remain to be sent, including those in buf */
         struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1];
         uint32_t piece_at, n_pieces;
         uint64_t payload; /* bytes of the pieces that are not in buf, including bytes already sent */
-        bool apart;       /* pieces [apart_at, n_pieces) are for the second stream; no frame is added behind them */
+        bool apart;       /* pieces [apart_at, n_pieces) are for the second stream; no frame is added after them */
         uint32_t apart_at;
         struct hw_link_copy {
             struct hw_link_copy *next;
@@ -180,9 +180,9 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 bool hw_link_has_unsent(const struct hw_link *l);
 /* Returns true if the pieces from hw_link_tx() are for the second stream. */
 bool hw_link_sends_apart(const struct hw_link *l);
-/* Reports that the first n bytes from hw_link_tx() are written. */
+/* Reports that the first n bytes from hw_link_tx() have been written. */
 void hw_link_sent(struct hw_link *l, uint64_t n);
-/* If apart.held is set: reports that the memory of the first n bytes of the second stream is no longer read. */
+/* If apart.held is set, reports that the memory of the first n bytes of the second stream is no longer read. */
 void hw_link_released(struct hw_link *l, uint64_t n);
 /* Lists memory for the next bytes to read as up to cap pieces in out; cap is at least 2. Returns the number of pieces,
  * which is at least 1. Only pieces for the second stream may lack ptr; their bytes are to be discarded. Memory that was
@@ -225,8 +225,8 @@ bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
 void hw_link_end(struct hw_link *l, int why);
 /* Returns true if count is a possible last word of the peer. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);
-/* Processes the peer's last word, after the end. Calls confirmed() for those of the first count frames that were not
- * confirmed before, and lost() for the others, in order. Fails with -EPROTO, without calling either, if the count
+/* Processes the peer's last word, after the end. Calls confirmed() for the unconfirmed frames among the first count
+ * frames, and lost() for all later frames, in order. Fails with -EPROTO, without calling either, if the count
  * contradicts the frames that were sent or confirmed. */
 int hw_link_settle(struct hw_link *l, uint64_t count);
 

@@ -78,7 +78,7 @@ static bool run_task(struct hw_loop *l)
     l->first = t->next;
     if (!l->first)
         l->last = &l->first;
-    atomic_store(&t->posted, false); /* from here on a thread that posts it makes it run once more */
+    atomic_store(&t->posted, false); /* from here on, a new post makes the task run once more */
     t->run(t);
     return true;
 }

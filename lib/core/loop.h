@@ -2,8 +2,8 @@
 /*
  * A loop has tasks, timers, and a mailbox for tasks from any thread. All objects of a rail belong to one loop. Apart
  * from atomic variables, only this loop accesses them, so that they need no lock. A loop does not block and reads no
- * clock. Its driver (a thread with epoll, a waiting caller, the simulator) passes the time, and asks when the next turn
- * is due.
+ * clock. Its driver (a thread with epoll, a waiting caller, the simulator) supplies the current time, and asks when the
+ * next turn is due.
  */
 #ifndef HW_LOOP_H
 #define HW_LOOP_H
@@ -12,7 +12,8 @@
 
 #include <stdatomic.h>
 
-/* A task to run on a loop, embedded in the object that it works on. Posting a task again before it runs has no effect.
+/* A task to run on a loop, embedded in the object that the task works on. Posting a task again before it runs has no
+ * effect.
  */
 struct hw_task {
     void (*run)(struct hw_task *t);
@@ -32,16 +33,17 @@ struct hw_timer {
     void (*fire)(struct hw_timer *t);
     uint64_t at; /* ns of the driver's clock */
     bool set;
-    /* In the loop's heap: the first child (not due earlier), the next sibling, and the place of the pointer to this
+    /* In the loop's heap: the first child (not due earlier), the next sibling, and the address of the pointer to this
      * timer. */
     struct hw_timer *child, *next, **link;
 };
 
-/* Callbacks for a descriptor that is readable or writable or has ended, as epoll reports. */
+/* Callbacks for a descriptor that epoll reports as readable, writable or closed. */
 struct hw_source {
     void (*ready)(struct hw_source *s, uint32_t events);
-    /* Reads available data without waiting for an event. NULL if this takes more than one system call. events are from
-     * epoll, or 0 if epoll was not asked. Returns true if there was data or an event was handled. */
+    /* Reads available data without waiting for an event. NULL if this takes more than one system call. events contains
+     * the event flags from epoll, or 0 if epoll was not called. Returns true if there was data or an event was
+     * handled. */
     bool (*look)(struct hw_source *s, uint32_t events);
     /* for the driver's use */
     bool watched;
@@ -67,7 +69,7 @@ struct hw_loop {
 void hw_loop_init(struct hw_loop *l, void (*wake)(void *arg), void *wake_arg);
 
 /* Posts t to run on l, unless t is already posted and has not begun to run. Tasks that the same thread posts run in the
- * order in which they were posted. May be called from any thread, also from run() for the same task. */
+ * order in which they were posted. May be called from any thread, including from run() of the same task. */
 void hw_loop_post(struct hw_loop *l, struct hw_task *t);
 /* Declares that the calling thread runs the loop until hw_loop_release(). hw_loop_turn() does so for its duration. */
 void hw_loop_claim(struct hw_loop *l);
@@ -84,7 +86,7 @@ bool hw_loop_turn(struct hw_loop *l, uint64_t now, unsigned budget, bool (*hold)
 uint64_t hw_loop_due(const struct hw_loop *l);
 
 /* Sets t to fire once at the given time, even if t was set before. Called on the thread that runs the loop, like all
- * functions of timers. Before the first call, the caller sets t->fire and initializes all other members to zero. */
+ * timer functions. Before the first call, the caller sets t->fire and initializes all other members to zero. */
 void hw_timer_set(struct hw_loop *l, struct hw_timer *t, uint64_t at);
 /* Stops t if it was set. */
 void hw_timer_stop(struct hw_loop *l, struct hw_timer *t);

@@ -7,11 +7,10 @@
 #include <stdlib.h>
 
 #define TURN_PIECES 64
-/* With hw_rail.spared: limit of the time `alone` for check() if no other rail hears the peer. Shorter than the time
- * after which a path counts as dead. */
+/* If hw_rail.spared is set, the limit of the argument `alone` of check() while no other rail hears from the peer. It is
+ * shorter than the time after which a path is considered dead. */
 #define DOUBT (120 * HW_MS)
-/* Maximum number of reads or writes of a link each time that a task runs, so that the loop's other tasks need not wait
- * longer. */
+/* Maximum number of reads or writes of a link per task run, which limits the time that the loop's other tasks wait. */
 #define TURN_STEPS 8
 /* A confirmation does not wait for limits.patience once it covers this many frames of a link. */
 #define PATIENT_MAX (HW_LINK_FLIGHT / 4)
@@ -134,8 +133,8 @@ bool hw_rail_is_sound(const struct hw_rail *r)
 
 /* ---- callbacks of links ----------------------------------------------------------------------------- */
 
-/* Returns true if a link has received frames that must be confirmed: with `all` any frames, otherwise frames for which
- * the peer waits, or PATIENT_MAX frames. */
+/* Returns true if a link has received frames that have to be confirmed. If `all` is true, these are any frames, and
+ * otherwise frames whose confirmation the peer waits for, or at least PATIENT_MAX frames. */
 static bool has_news(const struct hw_rail *r, bool all)
 {
     for (unsigned i = 0; i < r->links; i++) {
@@ -146,7 +145,7 @@ static bool has_news(const struct hw_rail *r, bool all)
     return false;
 }
 
-/* Fills a confirmation, if one is due, with all counts that the peer does not know yet. */
+/* If a confirmation is due, fills the confirmation with all counts that were not sent to the peer yet. */
 static bool fill_confirm(struct hw_rail *r, struct hw_link_out *out)
 {
     uint32_t at = 4;
@@ -399,7 +398,8 @@ static int refuse_payload(struct hw_rail *r, struct rail_link *rl)
     return in ? r->ops->refused(r->up, r, in) : -ENXIO;
 }
 
-/* Reports to the link that n bytes were read, and returns to the connection those that it must read again. */
+/* Reports to the link that n bytes were read, and returns to the connection the bytes that the connection must read
+ * again. */
 static int take_bytes(const struct hw_rail *r, struct rail_link *rl, uint64_t n)
 {
     const uint8_t *data;
@@ -536,7 +536,7 @@ static void set_suspect(struct hw_rail *r, bool is)
     hw_loop_post(r->loop, &r->work);
 }
 
-/* Asks the transport about the path of each connection. Returns false if the rail has ended. */
+/* Makes the transport check the path of each connection. Returns false if the rail has ended. */
 static bool watch_path(struct hw_rail *r, uint64_t silent)
 {
     bool suspect = false, doubt = false;

@@ -3,8 +3,8 @@
  * A rail connects to one peer over one pair of NICs. It owns up to HW_RAIL_LINKS links, which start and end together,
  * on one loop. Link 0 (express) carries small parcels, keepalives and the confirmations of all links of the rail. The
  * other links carry the rest; a rail with one link carries everything on link 0. Each set of connections of a rail has
- * a generation number. A rail knows nothing about other rails, except whether they hear the peer. If they do, a rail
- * whose path may be dead is suspect and gets no new data.
+ * a generation number. A rail knows nothing about other rails, except whether other rails hear from the peer. If so, a
+ * rail whose path may be dead is suspect and gets no new data.
  *
  *   down --hw_rail_start()--> up --hw_rail_end(), an error--> ended --hw_rail_settle()--> down
  *
@@ -51,7 +51,7 @@ struct hw_rail_ops {
     void (*abandoned)(void *up, struct hw_rail *r, const struct hw_link_in *in);
     /* Returns the mark: a number of the layer above, which the rail sends with each confirmation and last word. */
     uint32_t (*mark)(void *up);
-    /* Reports the peer's mark, before done() is called for the parcels that are confirmed with it. */
+    /* Reports the peer's mark, before done() is called for the parcels that are confirmed together with the mark. */
     void (*marked)(void *up, uint32_t mark);
     /* Called when the peer has received the parcel and the payload's memory on this side is no longer read. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
@@ -61,15 +61,17 @@ struct hw_rail_ops {
     /* Called when the rail has changed from up to ended. count[] is final, and hw_error() is the same as at the
      * call of hw_rail_end(). */
     void (*ended)(void *up, struct hw_rail *r);
-    /* Returns true if the peer was heard on another rail since the given time (ns). If not and ask is true, the other
+    /* Returns true if another rail has heard from the peer since the given time (ns). If not and ask is true, the other
      * rails ask the peer for an answer. */
     bool (*heard)(void *up, struct hw_rail *r, uint64_t since, bool ask);
     /* Called when the rail has become suspect, before its waiting parcels are given back. */
     void (*suspected)(void *up, struct hw_rail *r);
-    /* With hw_rail.spared, called every limits.check while the path may be dead and no other rail hears the peer. */
+    /* With hw_rail.spared, called every limits.check while the path may be dead and no other rail hears from the
+     * peer. */
     void (*doubted)(void *up, struct hw_rail *r);
-    /* Called when a device has failed (hw_error() has the reason) and cannot take the rest of this frame's payload. The
-     * payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the rail. */
+    /* Called when a device has failed (hw_error() returns the reason) and cannot take the rest of this frame's payload.
+     * The payload is discarded, and the frame arrives like any other. Returns 0, or a negative errno that ends the
+     * rail. */
     int (*refused)(void *up, struct hw_rail *r, struct hw_link_in *in);
     /* Called when the device that holds this parcel's payload has failed. The rail then ends, and gives the parcel back
      * once the rail is settled. */
@@ -89,7 +91,8 @@ struct hw_rail_io {
      * connection ended with this error. */
     int64_t (*write)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
-    /* Makes read() return these n bytes, which it has already returned once, before all others. Fails with -ENOMEM. */
+    /* Makes read() return these n bytes, which read() has already returned once, before all other bytes. Fails with
+     * -ENOMEM. */
     int (*unread)(struct hw_conn *c, const uint8_t *data, uint32_t n);
     /* Copies the bytes of a piece, which the CPU cannot access, to host memory. Called after settle(). Fails with a
      * negative errno. If NULL, hw_load() is used. */
@@ -103,14 +106,14 @@ struct hw_rail_io {
     void (*close)(struct hw_conn *c);
     /* Checks the connection's path. Called every limits.check for each connection of a rail with data in flight.
      * Returns 0 if the path seems to work, 1 if it may be dead, or the error if it seems dead. alone is the time in ns
-     * for which data has been in flight on the connection, if the peer is heard on other rails. Otherwise it is 0, or
+     * for which data has been in flight on the connection, if other rails hear from the peer. Otherwise alone is 0, or
      * limited if hw_rail.spared is set. May lower *window to the useful number of bytes in flight. */
     int (*check)(struct hw_conn *c, uint64_t alone, uint64_t *window);
 
     /* Returns the connection's capabilities. Called after attach(). */
     struct hw_link_apart (*apart)(const struct hw_conn *c);
     /* Like write() and read(), for the stream of payloads. A piece without ptr is discarded. Bytes that are being
-     * transferred into or from the first piece need not be counted yet; the same piece is passed again then. */
+     * transferred into or from the first piece need not be counted yet; in this case the same piece is passed again. */
     int64_t (*write_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     int64_t (*read_apart)(struct hw_conn *c, const struct hw_piece *piece, uint32_t n);
     /* Discards data that is being received into the first piece, so that its memory is no longer accessed. If it fails
@@ -165,11 +168,11 @@ struct hw_rail {
      * that the peer's kernel has acknowledged data. In ns of the loop's clock; any thread may read it. */
     _Atomic uint64_t heard;
     bool spared;         /* the layer above can start other rails, see ops.doubted; set before the rail starts */
-    atomic_bool suspect; /* the rail is up and perhaps dead, while other rails hear the peer; it gets no new data */
-    /* Set by hw_rail_distrust() on any thread: no new data until the peer is heard at this time or later. */
+    atomic_bool suspect; /* up but perhaps dead, while other rails hear from the peer; the rail gets no new data */
+    /* Set by hw_rail_distrust() on any thread: no new data until the rail hears from the peer at this time or later. */
     _Atomic uint64_t quiet;
-    atomic_bool asked;     /* set by hw_rail_ask() */
-    struct hw_timer watch; /* its place separates the flags below from the atomics above, which other threads write */
+    atomic_bool asked;         /* set by hw_rail_ask() */
+    struct hw_timer watch;     /* separates the flags below from the atomics above, which other threads write */
     bool ping_due, answer_due; /* frames to be sent */
     bool dry;                  /* in this run of `flush`, an idle link found nothing to send */
     bool confirm_due; /* the next confirmation is sent even if it covers only frames that the peer does not wait for */
@@ -208,13 +211,13 @@ void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_
 void hw_rail_free(struct hw_rail *r);
 
 /* Starts a rail that is down on established connections. The rail owns conn[0, n) and closes them. Fails with a
- * negative errno; the rail is still down then, and the connections are closed. */
+ * negative errno, after which the rail is still down and the connections are closed. */
 int hw_rail_start(struct hw_rail *r, uint32_t gen, struct hw_conn *const *conn, unsigned n);
 /* Ends a rail that is up: closes all connections and calls ended(). Otherwise does nothing. */
 void hw_rail_end(struct hw_rail *r, int why);
 /* Settles a rail that has ended. count[0, n) is the peer's last word; for other links, their last confirmation counts.
- * Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent; nothing changes
- * then. */
+ * Calls done() and give_back(). Fails with -EPROTO if a count contradicts the frames that were sent, in which case
+ * nothing changes. */
 int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n);
 
 /* Releases memory: after this call no memory of this owner is accessed, see hw_link_let_go(), except as
@@ -233,9 +236,9 @@ void hw_rail_wake(struct hw_rail *r);
 void hw_rail_ready(struct hw_rail *r, unsigned link);
 /* Asks the peer to answer on this rail, if the rail is up. May be called from any thread. */
 void hw_rail_ask(struct hw_rail *r);
-/* Gives this rail no new data until it has heard the peer at the time `since` or later, because another rail of the
- * same pair of NICs, which last heard the peer then, is suspect. Asks the peer to answer. Returns false and does
- * nothing if the rail has heard the peer since then. May be called from any thread. */
+/* Gives this rail no new data until it has heard from the peer at the time `since` or later, because another rail of
+ * the same pair of NICs, which last heard from the peer then, is suspect. Asks the peer to answer. Returns false and
+ * does nothing if the rail has heard from the peer since then. May be called from any thread. */
 bool hw_rail_distrust(struct hw_rail *r, uint64_t since);
 /* Returns true if the rail, which must be up, is neither suspect nor distrusted. May be called from any thread. */
 bool hw_rail_is_sound(const struct hw_rail *r);

@@ -341,8 +341,9 @@ static struct session_rail *choose_rail(struct hw_session *s)
     return suspect;
 }
 
-/* Returns the sound rail that heard the peer most recently: with `all`, of all rails, otherwise of the rails on the
- * pair of NICs of `first`. Returns `first` if no such rail has heard the peer later than `first`. */
+/* Returns the sound rail that heard from the peer most recently. Considers all rails if `all` is true, and otherwise
+ * the rails on the pair of NICs of `first`. Returns `first` if no such rail has heard from the peer later than
+ * `first`. */
 static struct session_rail *choose_heard(struct hw_session *s, struct session_rail *first, bool all)
 {
     struct session_rail *best = first;
@@ -356,8 +357,8 @@ static struct session_rail *choose_heard(struct hw_session *s, struct session_ra
 }
 
 /* Sends a parcel on any rail, or keeps it until a rail is up. If the session is dead, the parcel is lost. Parcels of
- * the layer above use the pairs of NICs in turn. On each pair, they use the rail that heard the peer most recently:
- * parcels on several connections would share the NIC's rate, so that all would arrive late. */
+ * the layer above use the pairs of NICs in round-robin order. On each pair, they use the rail that heard from the peer
+ * most recently: parcels on several connections would share the NIC's rate, so that all would arrive late. */
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
     struct session_rail *sr = s->dead ? NULL : choose_rail(s);
@@ -436,7 +437,7 @@ static void close_start(struct session_rail *sr)
     sr->start.is = false;
 }
 
-/* Takes the steps that are possible for a rail now. */
+/* Performs the steps that are now possible for a rail. */
 static void advance_rail(struct session_rail *sr)
 {
     struct hw_session *s = sr->session;

@@ -5,8 +5,8 @@
  * again. The session does not interpret parcels.
  *
  * The session itself runs on one loop, its home; each rail runs on its own loop. They communicate by mailbox: the home
- * gives orders (start, end, settle), and a rail reports that it has ended or is down. A rail's last word is sent to the
- * peer as a parcel over a rail that is up, and in the handshake of the rail's next connection.
+ * loop sends orders (start, end, settle), and a rail reports that it has ended or is down. A rail's last word is sent
+ * to the peer as a parcel over a rail that is up, and in the handshake of the rail's next connection.
  *
  * One side is the client, which connects and reconnects rails. A handshake of a rail carries:
  *
@@ -40,13 +40,13 @@ struct hw_session_ops {
     /* Called on this rail's loop, or on the loop of a rail of the same pair of NICs, when other rails must take this
      * rail's work. */
     void (*suspected)(void *up, unsigned rail);
-    /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears the
-     * peer. */
+    /* After hw_session_spare(), called on the rail's loop while the rail's path may be dead and no other rail hears
+     * from the peer. */
     void (*doubted)(void *up, unsigned rail);
     /* Called on a rail's loop or the home loop. */
     void (*marked)(void *up, uint32_t mark);
-    /* Called on the home loop when a rail is no longer up, unless the session is dead; hw_error() has the reason. The
-     * client decides when to reconnect the rail. */
+    /* Called on the home loop when a rail is no longer up, unless the session is dead; hw_error() returns the reason.
+     * The client decides when to reconnect the rail. */
     void (*ended)(void *up, unsigned rail, int why);
     /* Called on the home loop when a rail is down, unless the session is dead, so that the server may answer a client
      * that waits. */
@@ -96,7 +96,7 @@ struct session_rail {
     } start; /* connections that wait until the rail is down */
 
     /* Orders from the home loop to the rail. After an order to start or settle, the home loop changes order and the
-     * next four members only when the rail has reported. */
+     * next four members only after the rail has reported. */
     atomic_int order; /* ORDER_* */
     uint32_t order_gen;
     struct hw_conn *order_conn[HW_RAIL_LINKS];
@@ -160,8 +160,8 @@ bool hw_session_is_gone(const struct hw_session *s);
 void hw_session_spare(struct hw_session *s);
 
 /* Declares which pair of NICs rail i uses. Rails with the same number `pair` use the same pair. If one rail of a pair
- * is suspect, the session does not give new data to the others until they hear the peer. By default, rail i is the only
- * one of pair i. Must be called before any rail starts. */
+ * is suspect, the session does not give new data to the others until they hear from the peer. By default, rail i is the
+ * only rail of pair i. Must be called before any rail starts. */
 void hw_session_pair(struct hw_session *s, unsigned i, unsigned pair);
 
 /* Passes a parcel to rail i if it is sound, or else to the home loop, which chooses a rail. May be called from any
@@ -198,8 +198,8 @@ int hw_session_answer(struct hw_session *s, unsigned i, uint32_t gen, struct hw_
 int hw_session_start(struct hw_session *s, unsigned i, uint32_t gen, struct hw_conn *const *conn, unsigned n,
                      const struct hw_word *peer);
 /* Gives up generation gen of rail i, which this side has requested or answered but will not start. Because the peer may
- * have started the generation, this function tells the peer over another rail that nothing of it arrived. Does nothing
- * if the generation is out of date or was started, or if the session is dead. */
+ * have started the generation, this function tells the peer over another rail that no frame of this generation arrived.
+ * Does nothing if the generation is out of date or was started, or if the session is dead. */
 void hw_session_give_up(struct hw_session *s, unsigned i, uint32_t gen);
 /* Ends rail i, if it is up. Called on the home loop. */
 void hw_session_end_rail(struct hw_session *s, unsigned i);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/stripe.h"
 
-#define INTERVAL (2 * HW_MS) /* minimum time over which a rate is measured; a twentieth of it for the first value */
+#define INTERVAL (2 * HW_MS) /* minimum time of a rate measurement; a twentieth of this for the first value */
 /* A slow rail must finish within this fraction of the time that all rails together need to finish everything. The rest
  * is a reserve, because a delay of one rail delays the whole operation. */
 #define EARLY 0.85
-/* In seconds. A rail that will finish within this time takes work regardless of the others, because so short a delay
+/* In seconds. A rail that will finish within this time takes work regardless of the others, because such a short delay
  * does not matter, and because the measured rate of a rail with little data is lower than its true rate. */
 #define SOON 0.0005
 /* Fast rails leave no even share of the work to rails with less than 1/LIKE of the best rate. */
@@ -76,7 +76,7 @@ static bool ends_in_time(const struct hw_stripe *s, uint64_t bytes)
 }
 
 /* Returns true if probably no other operation has bytes to send or in flight. The sixteenth allows for the frames'
- * heads, which count as bytes in flight. */
+ * headers, which count as bytes in flight. */
 static bool is_alone(const struct hw_stripe *s)
 {
     return s->behind == 0 && s->left + s->all_in_flight <= s->total + s->total / 16;
@@ -85,14 +85,14 @@ static bool is_alone(const struct hw_stripe *s)
 /* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
  * in flight than similar pairs will have on average once everything is cut. The differences between the rates of these
  * pairs do not matter here: rails of several sessions may share a NIC, and each then measures a random part of its
- * rate. A fast rail takes as much as it can of an operation that is alone, because the bytes that it left would go to
- * rails whose rates may be overestimated. */
+ * rate. A fast rail takes as much as it can of an operation that is alone, because any bytes that the rail left would
+ * go to rails whose rates may be overestimated. */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
     if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))
         return most;
     uint64_t even = (s->left + s->behind + s->like_in_flight) / s->like;
-    if (s->path_in_flight > even) /* the other rails may be stuck, so an idle rail takes a chunk all the same */
+    if (s->path_in_flight > even) /* the other rails may be stuck, so an idle rail takes a chunk anyway */
         return s->in_flight ? 0 : least;
     return HW_MAX(least, HW_MIN(most, even - s->path_in_flight));
 }
@@ -124,7 +124,7 @@ uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget)
 {
     const bool whole = s->rate && hw_stripe_is_like(s->rate, s->best_rate) && s->left <= 2 * s->min_chunk;
     const uint64_t least = whole ? s->left : HW_MIN(s->min_chunk, s->left);
-    if (budget < least || budget == 0) /* waiting for the space of one chunk is better than sending many small chunks */
+    if (budget < least || budget == 0) /* waiting for space for one chunk is better than sending many small chunks */
         return 0;
     uint64_t take = get_share(s, least, HW_MIN(HW_MIN(s->max_chunk, s->left), budget));
     uint64_t rest = s->left - take;

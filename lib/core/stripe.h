@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides how many of the remaining bytes a rail may take now. Rails pull their work, so a slow rail carries less. A
- * slow rail that would noticeably delay the end of all work takes nothing. No function uses a clock, a lock, a socket
- * or memory allocation.
+ * slow rail that would noticeably delay the end of all work takes nothing. No function reads a clock, takes a lock,
+ * uses a socket or allocates memory.
  */
 #ifndef HW_STRIPE_H
 #define HW_STRIPE_H
@@ -10,9 +10,9 @@
 #include "base/base.h"
 
 /*
- * The rate of one rail: an average of the bytes confirmed per second between two confirmations, while data was in
- * flight all the time. The time before the first confirmation is a round trip, which measures the rate poorly, because
- * a thread may have been asleep. The fastest round trip is used until a better value exists.
+ * The rate of one rail: an average of the bytes confirmed per second between two confirmations, measured while data was
+ * continuously in flight. The time before the first confirmation is a round trip, which measures the rate poorly,
+ * because a thread may have been asleep. The fastest round trip is used until a better value exists.
  */
 struct hw_rate {
     uint64_t value;   /* bytes per second; 0 if not known yet */
@@ -44,13 +44,14 @@ struct hw_stripe {
     uint64_t min_chunk, max_chunk;
 };
 
-/* Returns true if a rail with this rate is at least half as fast as the best one. */
+/* Returns true if a rail with this rate is at least half as fast as the best rail. */
 bool hw_stripe_is_fast(uint64_t rate, uint64_t best_rate);
-/* Returns true if a rail with this rate is not much slower than the best one, so that fast rails leave an even share of
- * the work to it. */
+/* Returns true if a rail with this rate is not much slower than the best rail, so that fast rails leave it an even
+ * share of the work. */
 bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 
-/* Returns true if a rail with this rate finishes this many bytes so soon that other rails' rates do not matter. */
+/* Returns true if a rail with this rate finishes sending this many bytes so soon that other rails' rates do not
+ * matter. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
 
 /* Returns the maximum length of a chunk, between least and most bytes. Within these limits, a rail with this rate
@@ -60,9 +61,9 @@ uint64_t hw_stripe_lengthen(uint64_t least, uint64_t most, uint64_t left, unsign
 
 /* Returns the number of bytes that the rail may take now as one chunk, up to budget, left and max_chunk, or 0. Neither
  * the chunk nor the rest is smaller than half of min_chunk, unless fewer bytes were left before. A payload of a few
- * bytes costs as much as a larger payload, and is sent with its head and not by the transport's own method. A rail that
- * is not much slower than the best one takes the last 2 * min_chunk bytes of an operation together or not at all, so
- * that a NIC that fails delays fewer operations. */
+ * bytes costs as much as a larger payload, and is sent with its header and not by the transport's own method. A rail
+ * that is not much slower than the best rail takes the last 2 * min_chunk bytes of an operation together or not at all,
+ * so that a NIC that fails delays fewer operations. */
 uint64_t hw_stripe_take(const struct hw_stripe *s, uint64_t budget);
 
 #endif

@@ -118,7 +118,7 @@ static void cuda_unpin(const struct hw_space *s, void *ptr)
     hw_cuda_leave();
 }
 
-/* Allocates the bounce buffer and its stream. The CUDA context must be current and c->small locked. */
+/* Allocates the bounce buffer and its stream. The CUDA context must be current, and c->small must be locked. */
 static int open_bounce(struct cuda_space *c)
 {
     const struct hw_cuda *cu = c->cu;
@@ -416,9 +416,9 @@ static int query_cuda_pointer(const struct hw_cuda *cu, CUdeviceptr at, struct p
         return hw_cuda_fail(e, "querying CUDA about the memory at 0x%llx", at);
     if (cu->PointerGetAttribute(&p->ctx, CU_POINTER_ATTRIBUTE_CONTEXT, at) != CUDA_SUCCESS)
         p->ctx = NULL;
-    /* For memory of cuMemMap the range is the whole reservation, including holes, and the mapping is the part that has
-     * memory. For cuMemAlloc the mapping is the block that the driver allocated from (seen with CUDA 13). Old drivers
-     * report no mappings. */
+    /* For memory of cuMemMap the range is the whole reservation, including holes, and the mapping is the part that is
+     * backed by memory. For cuMemAlloc the mapping is the block that the driver allocated from (seen with CUDA 13). Old
+     * drivers report no mappings. */
     static const int bounds[][2] = {{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE},
                                     {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE}};
     CUdeviceptr end = UINT64_MAX;

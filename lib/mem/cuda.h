@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The CUDA driver. libcuda.so.1, or the file that environment variable HAWSER_CUDA_LIBRARY names, is loaded with
- * dlopen() at the first use, so a process that never asks for GPUs or their memory does not load it. It is loaded once
- * and never unloaded. A failure is final, and its reason is kept. The prototypes were written from the documentation of
- * the driver API. The versioned names (cuMemAlloc_v2...) are those of CUDA 11 and later.
+ * dlopen() on first use, so a process that never uses GPUs or their memory does not load the library. The library is
+ * loaded once and never unloaded. A failure is final, and the reason is kept. The prototypes were written from the
+ * documentation of the driver API. The versioned names (cuMemAlloc_v2...) are those of CUDA 11 and later.
  */
 #ifndef HW_CUDA_H
 #define HW_CUDA_H
@@ -147,8 +147,8 @@ size_t hw_cuda_page(void);
 
 /* Exports [ptr, ptr+len) of a GPU's memory as a dma-buf. Returns the descriptor, which the caller closes, or a negative
  * errno. Fails with -EINVAL if ptr or len is not a multiple of the page size or len is 0, and with -EOPNOTSUPP if the
- * GPU or its driver does not support dma-bufs; the error text then says what is missing. pcie requests a mapping
- * through BAR1 (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver knows the flag. */
+ * GPU or its driver does not support dma-bufs; the error text then states what is missing. pcie requests a mapping
+ * through BAR1 (flag CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) if the driver supports the flag. */
 int hw_cuda_export(const struct hw_space *s, const void *ptr, size_t len, bool pcie);
 
 /* Sets *len to the number of bytes from ptr to the end of its allocation. Fails with -EINVAL if ptr is not memory of

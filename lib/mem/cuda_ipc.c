@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory shared between processes, by cuIpcGetMemHandle() and related calls. */
+/* GPU memory shared between processes, through cuIpcGetMemHandle() and related calls. */
 #include "mem/cuda.h"
 
 #include <stdio.h>

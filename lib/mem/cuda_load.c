@@ -175,7 +175,7 @@ int hw_cuda_info(int device, struct hw_gpu_info *out)
         e = cu->DeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
     if (e)
         return hw_cuda_fail(e, "reading the properties of GPU %d", device);
-    /* A driver that is older than an attribute reports the attribute as invalid, and lacks the feature too. */
+    /* A driver that is older than an attribute reports the attribute as invalid, and also lacks the feature. */
     (void)cu->DeviceGetAttribute(&dmabuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, dev);
     (void)cu->DeviceGetAttribute(&gpudirect, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, dev);
     for (char *c = out->pci; *c; c++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host memory as a dma-buf, made from a sealed memfd by /dev/udmabuf (linux/udmabuf.h). Such memory replaces GPU memory
- * on machines without a GPU.
+ * Host memory as a dma-buf, created from a sealed memfd through /dev/udmabuf (linux/udmabuf.h). Such memory replaces
+ * GPU memory on machines without a GPU.
  */
 #include "mem/dmabuf.h"
 

@@ -8,8 +8,8 @@
 
 int hw_fill(const struct hw_space *s, void *ptr, size_t len, uint64_t seed, uint64_t pos);
 
-/* Sets *bad to the number of bytes that differ. If there are any, sets *first (if not NULL) to the offset of the first
- * such byte. */
+/* Sets *bad to the number of bytes that differ. If any bytes differ, sets *first (if not NULL) to the offset of the
+ * first such byte. */
 int hw_check(const struct hw_space *s, const void *ptr, size_t len, uint64_t seed, uint64_t pos, uint64_t *bad,
              uint64_t *first);
 

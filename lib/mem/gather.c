@@ -286,8 +286,8 @@ static int start_d2d(struct hw_gather *g, const struct hw_gather_bufs *b, const 
     return 0;
 }
 
-/* Copies to the host as much as fits into the stage, then back, and repeats. The order of the stream ensures that the
- * next round does not overwrite the stage too early. */
+/* Copies as many bytes as fit into the stage to the host, copies these bytes back, and repeats. The order of the stream
+ * ensures that the next round does not overwrite the stage too early. */
 static int start_host(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n)
 {
     const CUdeviceptr dst = (uintptr_t)b->dst, src = (uintptr_t)b->src;

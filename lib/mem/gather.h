@@ -53,27 +53,27 @@ void hw_gather_close(struct hw_gather *g);
  *
  * Fails with -EAGAIN if no fragment could be started, because the ring has too little space or depth batches are in
  * flight; call again when a batch has ended. Fails with -EFAULT if a fragment, which the error text names, is outside
- * its buffer; no fragment is started then. Fails with -EINVAL if the buffers overlap, or if the first fragment is too
- * long for the ring. Other errors are errors of the CUDA driver.
+ * its buffer; in this case no fragment is started. Fails with -EINVAL if the buffers overlap, or if the first fragment
+ * is too long for the ring. Other errors are errors of the CUDA driver.
  */
 int hw_gather_start(struct hw_gather *g, const struct hw_gather_bufs *b, const struct hw_frag *frags, size_t n,
                     size_t *taken);
 
 /* Sets *upto to the number of the last batch that is complete together with all earlier batches. Fails with a negative
- * errno if the device has failed; no further batch will complete then. */
+ * errno if the device has failed, after which no further batch will complete. */
 int hw_gather_done(struct hw_gather *g, uint64_t *upto);
 
 /* Returns the i-th CUstream of the gather, for measurements. Returns NULL past the last stream and in a direct space.
- * The kernel's batches run on the streams in turn, so that the GPU can overlap the start of a batch with the copies of
- * earlier batches. */
+ * The kernel's batches run on the streams in round-robin order, so that the GPU can overlap the start of a batch with
+ * the copies of earlier batches. */
 void *hw_gather_stream(const struct hw_gather *g, unsigned i);
 
 /*
  * An entry of the list that the kernel reads. The list is in host memory or, up to 64 entries, in the launch
- * parameters. The layout, 16 bytes per fragment, is that of the list that the plugin of GPUDirect-TCPX leaves for a
- * kernel (its loadMeta), so that the same kernel can read that list too. Offsets are relative to the addresses of the
- * launch. If the source is larger than 4 GiB, hw_gather_start() passes an address near the fragments. It also splits
- * long fragments, because a warp copies one entry at a time.
+ * parameters. The layout, 16 bytes per fragment, is that of the list that the GPUDirect-TCPX plugin writes for a kernel
+ * (its loadMeta), so that the same kernel can read that list too. Offsets are relative to the addresses of the launch.
+ * If the source is larger than 4 GiB, hw_gather_start() passes an address near the fragments. It also splits long
+ * fragments, because a warp copies one entry at a time.
  */
 struct hw_gather_entry {
     uint32_t src_off, len;

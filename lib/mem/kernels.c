@@ -7,7 +7,7 @@
 extern const char hw_gather_ptx[]; /* kernels/gather.ptx, embedded by scripts/embed.py */
 
 static struct loaded {
-    const struct hw_space *space; /* lives as long as the process */
+    const struct hw_space *space; /* exists as long as the process */
     struct hw_kernels kernels;
     struct loaded *next;
 } * all;

@@ -15,8 +15,8 @@ struct hw_kernels {
     CUfunction check;      /* (src, u64 len, u64 seed, u64 pos, u64 found[2]) */
 };
 
-/* Returns the functions for a GPU's space in *out. The driver compiles them at the first call for the space. They live
- * as long as the process. */
+/* Returns the functions for a GPU's space in *out. The driver compiles the functions on the first call for the space.
+ * The functions stay valid as long as the process exists. */
 int hw_kernels(const struct hw_space *s, const struct hw_kernels **out);
 
 #endif

@@ -3,7 +3,7 @@
  * A memory space defines where an address is valid and how bytes are copied in and out. Host memory is one space, and
  * the memory of each CUDA context is another. The layers above call the space's operations.
  *
- * Spaces live as long as the process, so pointers to them stay valid. Any thread may call any function, but only one
+ * Spaces exist as long as the process, so pointers to them stay valid. Any thread may call any function, but only one
  * thread at a time may use a copy queue. Functions that return an int return 0 or a negative errno. They set the error
  * text, except for -EAGAIN.
  */
@@ -52,11 +52,11 @@ struct hw_space_ops {
      * are numbered 1, 2, 3, and so on. Fails with -EAGAIN if depth copies are in flight. */
     int (*copy)(struct hw_copyq *q, void *to, const void *from, size_t len);
     /* Sets *upto to the number of the last copy that is complete together with all earlier copies. Fails with a
-     * negative errno if the device has failed; no further copy will complete then. */
+     * negative errno if the device has failed, after which no further copy will complete. */
     int (*done)(struct hw_copyq *q, uint64_t *upto);
 
     /* Allocate and free whole pages of the space as a dma-buf. The allocation fails with -EOPNOTSUPP if the space has
-     * no dma-bufs; the text gives the reason. */
+     * no dma-bufs; the error text contains the reason. */
     int (*dmabuf_alloc)(const struct hw_space *s, size_t len, struct hw_dmabuf *out);
     void (*dmabuf_free)(const struct hw_space *s, struct hw_dmabuf *b);
     /* Exports the whole pages of the caller's allocation around [ptr, ptr+len) as a dma-buf, which begins and ends at

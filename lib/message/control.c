@@ -255,9 +255,9 @@ static void renew_mark(struct hw_peer *p)
         (void)atomic_compare_exchange_strong(&p->in.told, &told, next);
 }
 
-/* Processes the messages in the ring in order, until the next one has not arrived or memory runs out. rc is the result
- * of sorting the messages into the ring. Ends the peer if rc is negative, if a message is invalid, or if too many
- * messages wait to be sent. */
+/* Processes the messages in the ring in order, until the next message has not arrived yet or memory runs out. rc is the
+ * result of sorting the messages into the ring. Ends the peer if rc is negative, if a message is invalid, or if too
+ * many messages wait to be sent. */
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {

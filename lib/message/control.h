@@ -24,10 +24,10 @@ int hw_control_send_locked(struct hw_peer *p, const struct hw_control *c);
 /* Sends c, which is at the start of allocated memory and is freed with this memory. Cannot fail. If the peer is dead, c
  * is freed at once. Called with the lock held. */
 void hw_control_send_own(struct hw_peer *p, struct hw_control *c);
-/* Sends c from op->last, so that no memory is needed. May be called once for each operation. Does nothing if the peer
- * is dead. Called with the lock held. */
+/* Sends c from op->last, without allocating memory. May be called once for each operation. Does nothing if the peer is
+ * dead. Called with the lock held. */
 void hw_control_send_within(struct hw_op *op, const struct hw_control *c);
-/* Sends a STOP from the peer's spare message, so that no memory is needed. Returns false if the spare message is in use
+/* Sends a STOP from the peer's spare message, without allocating memory. Returns false if the spare message is in use
  * or the peer is dead. Called with the lock held. */
 bool hw_control_send_spare(struct hw_peer *p, const struct hw_control *c);
 /* Tells the peer that its frame was refused. a is the peer's operation. Called on the loop of the rail that received
@@ -44,7 +44,7 @@ void hw_control_done(struct hw_peer *p, struct hw_control *c);
  * -EPROTO. */
 int hw_control_misplaced(uint32_t sequence, uint32_t next);
 /* Takes ownership of a message that this rail received. On the home loop, the message is processed at once if it is the
- * next one. On another loop, a task of the home loop processes it. */
+ * next message in order. On another loop, a task of the home loop processes it. */
 void hw_control_arrived(struct hw_peer *p, unsigned rail, struct hw_control_in *c);
 void hw_taken_fill(struct hw_peer *p, struct hw_link_out *out);
 void hw_taken_done(struct hw_peer *p);

@@ -49,8 +49,9 @@ static void desert_op(struct hw_op *op)
     hw_ops_need_flush(op->peer);
 }
 
-/* Handles a cancelled operation that is due. The first call comes right after the cancellation, and sets the time limit
- * for the peer's answer by this loop's clock. Returns true if the limit has passed. Sets *cut if rails must end. */
+/* Handles a cancelled operation that is due. The first call, right after the cancellation, sets the time limit for the
+ * peer's answer according to this loop's clock. Returns true if the limit has passed. Sets *cut if rails must be
+ * ended. */
 static bool is_overdue(struct hw_op *op, uint64_t now, bool *cut)
 {
     if (op->peer->dead)
@@ -98,8 +99,8 @@ static int say_late(const struct hw_op *op)
                    op->kind == HW_OP_READ ? "received" : "confirmed");
 }
 
-/* Cancels the operations whose deadline has passed, and handles cancelled operations that are due. Ends the peer if it
- * did not answer in time. */
+/* Cancels the operations whose deadline has passed, and handles cancelled operations that are due. Ends the peer if the
+ * peer did not answer in time. */
 static void look_at_deadlines(struct hw_peer *p)
 {
     uint64_t now = p->session.home->now;

@@ -554,7 +554,7 @@ int hw_flow_refused(void *up, unsigned rail, struct hw_link_in *in)
     pthread_mutex_lock(&p->lock);
     const struct hw_landing *g = in->cookie;
     if (hw_landing_is_live(g))
-        hw_op_cancel_locked(g->op, -EIO); /* hw_error() has the device's error text */
+        hw_op_cancel_locked(g->op, -EIO); /* hw_error() returns the device's error text */
     hw_ops_unlock(p);
     return 0;
 }

@@ -80,7 +80,7 @@ void hw_serve_was_cut(struct hw_op *op)
         atomic_fetch_sub(&op->peer->serves, 1);
 }
 
-/* Cuts the next chunk. The size follows from the stripe, in which this function sets the number of remaining bytes.
+/* Cuts the next chunk. The size depends on the stripe, in which this function sets the number of remaining bytes.
  * Returns NULL if everything is cut, if hw_stripe_take() takes nothing, or, with *wait set, if no memory is available
  * now. */
 static struct hw_chunk *cut_chunk(struct hw_op *op, struct hw_stripe *s, uint64_t budget, bool *wait)
@@ -128,7 +128,8 @@ static struct hw_op *get_uncut(struct hw_peer *p)
     return op;
 }
 
-/* Moves the rail to the next operation. The check before the lock is for the usual case of no such operation. */
+/* Moves the rail to the next operation. The check before the lock handles the usual case, in which there is no next
+ * operation. */
 static struct hw_op *move_rail_on(struct hw_peer *p, unsigned rail)
 {
     struct hw_op *was = p->current[rail], *op = atomic_load(&p->uncut) ? get_uncut(p) : NULL;
@@ -148,7 +149,7 @@ static bool is_streaming(const struct hw_peer *p)
 
 /* Returns true if this rail must leave the operation to rails on other loops. Small messages use the first rail and
  * wait while its loop copies data. While small messages are frequent, the rails of the same path on this loop therefore
- * leave large operations to other loops. They also do so while a caller with many operations drives this loop. */
+ * leave large operations to other loops. The same applies while a caller with many operations drives this loop. */
 static bool is_left_to_others(struct hw_peer *p, const struct hw_op *op, const struct hw_rail *r)
 {
     if (!hw_own_thread && is_streaming(p))
@@ -211,8 +212,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     }
 }
 
-/* Wakes the next rail in round-robin order. With `others`, prefers sound rails to which the home loop's rails leave
- * operations. */
+/* Wakes the next rail in round-robin order. If `others` is true, prefers sound rails to which the home loop's rails
+ * leave operations. */
 static void wake_in_turn(struct hw_peer *p, bool others)
 {
     for (unsigned k = 0; k < p->session.rails; k++) {
@@ -223,9 +224,9 @@ static void wake_in_turn(struct hw_peer *p, bool others)
     hw_session_wake(&p->session, p->turn);
 }
 
-/* Wakes as many rails as the operation has work for. While streaming, wakes them in turn. Otherwise begins with the
- * first rail, which is on the home loop that posting and waiting callers drive, and wakes one more rail if earlier
- * operations are not completely cut (`more`). */
+/* Wakes as many rails as the operation has work for. While streaming, wakes these rails in round-robin order. Otherwise
+ * begins with the first rail, which is on the home loop that posting and waiting callers drive, and wakes one more rail
+ * if earlier operations are not completely cut (`more`). */
 static void wake_rails(struct hw_peer *p, uint64_t bytes, bool more)
 {
     unsigned n = (unsigned)HW_MIN((uint64_t)p->session.rails, bytes / HW_CHUNK + 1);
@@ -250,7 +251,7 @@ void hw_op_send(struct hw_op *op)
         wake_rails(p, op->total, more);
         return;
     }
-    /* no rail knows the operation yet */
+    /* the operation is not visible to any rail yet */
     atomic_store_explicit(&op->first_used, true, memory_order_relaxed);
     atomic_store_explicit(&op->cursor, op->total, memory_order_relaxed);
     uint8_t type = op->kind == HW_OP_WRITE ? HW_MSG_WRITE : HW_MSG_DATA;
@@ -328,7 +329,7 @@ static void end_request(struct hw_chunk *c, bool sent)
 
 /* ---- frames --------------------------------------------------------------------------------------- */
 
-/* Writes the chunk's spans to the frame as descriptors and as pieces. Returns their number. */
+/* Writes the chunk's spans to the frame as descriptors and as pieces. Returns the number of descriptors. */
 static uint32_t encode_spans(const struct hw_chunk *c, struct hw_link_out *out)
 {
     const struct hw_op *op = c->op;
@@ -476,7 +477,7 @@ static void refuse_serve(struct hw_chunk *chunk, int why)
         hw_session_send(&p->session, 0, &chunk->parcel);
 }
 
-/* Handles a failed access to the parcel's memory. hw_error() has the reason. */
+/* Handles a failed access to the parcel's memory. hw_error() returns the reason. */
 static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
 {
     struct hw_peer *p = up;
@@ -581,8 +582,8 @@ static void take_refusal_mark(void *up, uint32_t mark)
         ;
 }
 
-/* Called when a rail sends nothing for now or has ended. Wakes all rails, because they may have left all work to this
- * rail. */
+/* Called when a rail temporarily sends nothing or has ended. Wakes all rails, because they may have left all work to
+ * this rail. */
 static void note_suspected(void *up, unsigned rail)
 {
     struct hw_peer *p = up;

@@ -82,7 +82,7 @@ void hw_landing_give(struct hw_landings *t, struct hw_landing *g)
     t->free = g;
 }
 
-/* Returns the landing at the index in this number, whatever its generation, or NULL if there is none. */
+/* Returns the landing at the index in this number, regardless of its generation, or NULL if there is none. */
 static struct hw_landing *find_place(const struct hw_landings *t, uint64_t id)
 {
     uint32_t place = (uint32_t)id, first = place / HW_LANDING_FIRST;

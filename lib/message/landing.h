@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-/* Number of landings in the first block; each further block has as many as all blocks before it. */
+/* Number of landings in the first block; each further block has as many as all previous blocks together. */
 #define HW_LANDING_FIRST  64
 #define HW_LANDING_BLOCKS 12
 #define HW_LANDINGS       (HW_LANDING_FIRST << (HW_LANDING_BLOCKS - 1)) /* maximum number of landings */
@@ -28,7 +28,7 @@ struct hw_landing {
     struct hw_landing *next; /* used by the owner's list and by the free list */
 
     _Atomic uint64_t state; /* generation << 44 | bytes that are not reserved */
-    _Atomic uint64_t left;  /* bytes that have not arrived; once given up, only the reserved ones */
+    _Atomic uint64_t left;  /* bytes that have not arrived; once given up, only the reserved bytes */
 };
 
 struct hw_landings {

@@ -416,7 +416,7 @@ int hw_op_post(struct hw_op *op)
         pthread_mutex_unlock(&p->lock);
         return rc;
     }
-    /* no other thread knows the operation yet */
+    /* the operation is not visible to other threads yet */
     atomic_store_explicit(&op->refs, atomic_load_explicit(&op->refs, memory_order_relaxed) + 1, memory_order_relaxed);
     op->has_note = op->note != NULL;
     atomic_store_explicit(&op->left, count_left(op), memory_order_relaxed);
@@ -473,7 +473,7 @@ static uint64_t give_up_landings(struct hw_op *op)
         next = g->next;
         enum hw_landing_end end = hw_landing_give_up(g);
         if (end == HW_LANDING_FULL)
-            continue; /* a rail is about to end it */
+            continue; /* a rail is about to end the landing */
         bytes += len;
         if (request)
             request->stop = true;
@@ -525,7 +525,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
             return; /* the operation is ending */
     while (!atomic_compare_exchange_weak(&op->left, &left, left + 1));
     atomic_store(&op->off, true);
-    hw_ops_need_flush(op->peer); /* other notifications may have waited behind this operation's */
+    hw_ops_need_flush(op->peer); /* other notifications may have waited for this operation's notification */
     hw_op_untime(op);
     hw_list_remove(&op->queued);
     uint64_t over = op->total - atomic_exchange(&op->cursor, op->total);

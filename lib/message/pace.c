@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
-/* Time after which a rail that was too slow is tried again. Its NIC may be faster now, or its thread may have had no
- * CPU during the measurement. */
+/* Time after which a rail that was too slow is tried again. The rail's NIC may be faster now, or the rail's thread may
+ * have received no CPU time during the measurement. */
 #define STALE (500 * HW_MS)
 
 static uint64_t count_in_flight(const struct hw_rail *r)

@@ -36,7 +36,7 @@
 #define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
 #define HW_NOTE_MAX    (HW_NOTES / 4) /* maximum length of a notification in bytes */
 #define HW_NOTED_BYTES (1ull << 38)   /* maximum number of bytes of a write that has a notification */
-#define HW_QUEUES      65536 /* maximum number of queues; an operation of this side that needs one more fails */
+#define HW_QUEUES      65536 /* maximum number of queues; an operation of this side that needs another queue fails */
 /* Like HW_QUEUES, for messages and receives of the peer. The peer itself is limited to HW_QUEUES, but does not yet know
  * which queues the newest operations of this side use. */
 #define HW_QUEUES_BOTH  (2 * HW_QUEUES)
@@ -198,8 +198,8 @@ struct hw_note *hw_note_new(uint32_t len);
 
 /* Callbacks into the layer above. */
 struct hw_peer_ops {
-    /* Passes a notification that has arrived, on any loop. The callee owns the notification. It must call
-     * hw_peer_took() when the application has taken the notification, and free it. */
+    /* Passes a notification that has arrived, on any loop. The callee owns and frees the notification, and must call
+     * hw_peer_took() when the application has taken the notification. */
     void (*noted)(void *up, struct hw_note *note);
     /* Called on the home loop, like the members of the same name in struct hw_session_ops. why is negative. died() is
      * also called after the message layer has ended the peer. */
@@ -275,7 +275,8 @@ struct hw_peer {
     int dead;             /* 0, or the error that the peer died with */
     uint64_t answer_in;   /* ns: the peer dies unless it confirms the end of a cancelled operation within this time */
     uint64_t patience;    /* ns: how long the caller of a cancelled operation waits for the peer's answer */
-    /* Memory may be sent by reference. It is then read until the peer has confirmed the bytes or the rail has ended. */
+    /* Memory may be sent by reference. Such memory is read until the peer has confirmed the bytes or the rail has
+     * ended. */
     bool by_reference;
     uint64_t started; /* number of started operations of kinds below HW_OP_BYE */
     atomic_uint

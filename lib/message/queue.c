@@ -31,7 +31,8 @@ static bool is_short(const struct hw_op *op)
     return is;
 }
 
-/* Sends the message to the receive that the grant announced, or cancels the send if the message is too long for it. */
+/* Sends the message to the receive that the grant announced, or cancels the send if the message is too long for the
+ * receive. */
 static void send_direct(struct hw_op *op, const struct hw_grant *g)
 {
     struct hw_queues *t = &op->peer->queues;

@@ -57,7 +57,8 @@ void hw_streams_free(struct hw_queues *t);
  * with -ENOMEM, after which the message can be processed again. */
 int hw_queue_granted(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h);
-/* *note is the message. If this function keeps the message, it sets *note to NULL. Otherwise the caller frees it. */
+/* *note is the message. If this function keeps the message, it sets *note to NULL. Otherwise the caller frees the
+ * message. */
 int hw_queue_eager(struct hw_peer *p, const struct hw_control_head *h, struct hw_note **note);
 int hw_queue_matched(struct hw_peer *p, const struct hw_control_head *h);
 int hw_queue_unsent(struct hw_peer *p, const struct hw_control_head *h);

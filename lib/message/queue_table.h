@@ -6,9 +6,9 @@
 #include "message/control.h"
 #include "message/queue.h"
 
-/* A receive of the peer that no message was sent to yet. */
+/* A receive of the peer to which no message has been sent yet. */
 struct hw_grant {
-    struct hw_control refusal; /* is sent if the stream is closed; placed here so that no memory is needed then */
+    struct hw_control refusal; /* sent if the stream is closed; embedded to avoid an allocation */
     struct hw_list of_queue;   /* entry in the queue's list, oldest first */
     struct hw_list in_chain;
     uint64_t landing, room;
@@ -17,7 +17,7 @@ struct hw_grant {
 
 /* An eager message of the peer that no receive has taken yet. */
 struct hw_held {
-    struct hw_control refusal; /* is sent if the stream is closed; placed here so that no memory is needed then */
+    struct hw_control refusal; /* sent if the stream is closed; embedded to avoid an allocation */
     struct hw_list of_queue;   /* entry in the queue's list, oldest first */
     struct hw_list in_chain;
     uint64_t queue;

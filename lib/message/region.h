@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Regions are memory that peers may read or write. The exporting side's record is an export. A peer that proves
- * knowledge of the region's secret gets a handle that is valid in its session; the secret itself is not sent over the
- * network for this. The importing side's record is an import.
+ * knowledge of the region's secret receives a handle that is valid in its session. This step does not send the secret
+ * itself over the network. The importing side's record is an import.
  *
  * A rail's loop looks up a handle without a lock. The result stays valid until this loop takes part in a round of
  * hw_session_let_go() that begins after the handle was removed from its table.
@@ -16,7 +16,7 @@
 
 #include <pthread.h>
 
-#define HW_BINDING       32                     /* bytes of a value that distinguishes a session from all others */
+#define HW_BINDING       32                     /* size of a value that distinguishes a session from all others */
 #define HW_HANDLES       (1u << HW_HANDLE_BITS) /* maximum number of handles of a peer */
 #define HW_HANDLE_BITS   16
 #define HW_HANDLE_BLOCK  256
@@ -43,7 +43,8 @@ struct hw_export {
     unsigned left; /* after hw_export_revoke(): number of handles that rails may still use */
 };
 
-/* The exports of a context by number. A number has the generation in the upper half and the index in the lower half. */
+/* The exports of a context by number. A number contains the generation in the upper half and the index in the lower
+ * half. */
 struct hw_domain {
     pthread_mutex_t lock;
     struct domain_slot {
@@ -113,9 +114,9 @@ struct hw_imports {
     uint8_t binding[HW_BINDING];
 };
 
-/* Adds a user of the peer's region id, and stores the import in *out. Asks the peer for a handle at the first use.
- * Fails with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error that the peer died with. May be
- * called from any thread. */
+/* Adds a user of the peer's region id, and stores the import in *out. Asks the peer for a handle on first use. Fails
+ * with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error that the peer died with. May be called
+ * from any thread. */
 int hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret, struct hw_import **out);
 /* Removes a user. May be called from any thread. */
 void hw_import_put(struct hw_peer *p, struct hw_import *i);

@@ -5,8 +5,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-/* Parses "203.0.113.5", "203.0.113.5:7000", "2001:db8::1" or "[2001:db8::1]:7000". Without a port in the text the port
- * is 0. */
+/* Parses "203.0.113.5", "203.0.113.5:7000", "2001:db8::1" or "[2001:db8::1]:7000". If the text contains no port, the
+ * port is 0. */
 static bool parse_address(const char *text, union hw_addr *out)
 {
     char buf[HAWSER_ADDR_TEXT + 8], *port = NULL, *host = buf;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Maximum bytes of one read from the kernel; a message usually has a few KiB (net/core/rtnetlink.c). */
+/* Maximum bytes of one read from the kernel; a message is usually a few KiB long (net/core/rtnetlink.c). */
 #define MESSAGES_MAX 32768
 
 int hw_carrier_open(void)
@@ -22,7 +22,7 @@ int hw_carrier_open(void)
     return fd;
 }
 
-/* Reads the NIC's name. Returns false if the message has none. */
+/* Reads the NIC's name. Returns false if the message contains no name. */
 static bool read_name(const struct nlmsghdr *h, char name[HAWSER_NIC_NAME])
 {
     const struct ifinfomsg *m = NLMSG_DATA(h);

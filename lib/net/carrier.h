@@ -10,8 +10,8 @@
 int hw_carrier_open(void);
 
 /* Calls tell for each of the kernel's messages about a NIC since the last call. up is true if the NIC is up and has a
- * link, and false also for a removed NIC. If nic is NULL, changes may have been lost, and the state of every NIC is
- * unknown. */
+ * link, and false otherwise, including for a removed NIC. If nic is NULL, changes may have been lost, and the state of
+ * every NIC is unknown. */
 void hw_carrier_read(int fd, void (*tell)(void *arg, const char *nic, bool up), void *arg);
 
 #endif

@@ -3,13 +3,13 @@
 
 #include "net/nic.h"
 
-#include <linux/tcp.h> /* has tcpi_min_rtt in struct tcp_info; glibc's copy is older */
+#include <linux/tcp.h> /* defines tcpi_min_rtt in struct tcp_info; glibc's copy is older */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Round trips within a site are usually much shorter than this, and over a wide area network longer. */
+/* Round trips are usually much shorter than this within a site, and longer over a wide area network. */
 #define NEAR_US 2000u
 
 static bool set_congestion(int fd, const char *name)
@@ -37,7 +37,7 @@ static bool on_link(const union hw_addr *addr)
 }
 
 /* Comparing subnets is not sufficient, because on Google's cloud and in layer-3 fabrics no two NICs share a subnet.
- * Round trips are short in both. */
+ * Round trips are short in both environments. */
 bool hw_path_is_near(int fd)
 {
     union hw_addr peer;
@@ -57,8 +57,8 @@ bool hw_path_is_near(int fd)
 
 /*
  * If knob congestion is auto, replaces BBR with cubic or reno. Without an fq qdisc, BBR paces every burst with a timer
- * (net/ipv4/tcp_output.c, tcp_pacing_check), and these timers waste much CPU time (docs/performance.md). BBR is meant
- * for long paths; within a site the classic algorithms perform as well.
+ * (net/ipv4/tcp_output.c, tcp_pacing_check), and these timers waste a lot of CPU time (docs/performance.md). BBR is
+ * meant for long paths; within a site the classic algorithms perform as well.
  *
  * BBR must never have run on the socket, because once BBR has requested pacing, no other algorithm turns pacing off
  * (net/ipv4/tcp_bbr.c, bbr_init, sk_pacing_status). This function must therefore be called before connect() and, for
@@ -70,7 +70,7 @@ void hw_congestion_choose(int fd, const struct hw_knobs *k)
         return;
     if (strcmp(k->congestion, "auto") != 0)
         (void)set_congestion(
-            fd, k->congestion); /* if the algorithm does not exist or is not permitted, the system's default stays */
+            fd, k->congestion); /* if the algorithm does not exist or is not permitted, the system's default remains */
     else if (is_bbr(fd) && !set_congestion(fd, "cubic"))
         (void)set_congestion(fd, "reno"); /* always available, and by default permitted for every user */
 }
@@ -79,7 +79,7 @@ void hw_congestion_settle(int fd, bool near, const struct hw_knobs *k)
 {
     if (near || strcmp(k->congestion, "auto") != 0)
         return;
-    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a new socket has the system's default */
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* a new socket uses the system's default */
     if (plain >= 0 && is_bbr(plain))
         (void)set_congestion(fd, "bbr");
     hw_close(&plain);

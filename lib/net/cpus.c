@@ -34,8 +34,8 @@ static bool read_v1(int root, const char *group, uint64_t *quota, uint64_t *peri
            hw_root_u64(root, period, "%s/cpu.cfs_period_us", group) == 0;
 }
 
-/* Lowers *least to the smallest quota of a group and its parent groups. In a container, the path is often the host's,
- * of which the mount shows only the last part. Missing groups are therefore skipped. */
+/* Lowers *least to the smallest quota of a group and its parent groups. In a container, the path is often the path on
+ * the host, and the mount shows only the last part of this path. Missing groups are therefore skipped. */
 static void look_at_groups(int root, const char *mount, const char *path, read_fn read, uint64_t *least)
 {
     char group[4096];

@@ -13,7 +13,8 @@ struct hw_cpus {
                         applies, the same control group */
 };
 
-/* Reads the CPUs that a thread of this process can use. 0 is the calling thread; the process ID is the main thread. */
+/* Reads the CPUs that a thread of this process can use. 0 means the calling thread, and the process ID means the main
+ * thread. */
 struct hw_cpus hw_cpus_read(pid_t thread);
 
 /* Returns the number of whole CPUs that the quota of this process's control groups allows, at least 1, or 0 if no quota

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine's NICs, some of their properties, and functions for addresses. */
+/* The machine's NICs, some of the NICs' properties, and functions for addresses. */
 #ifndef HW_NIC_H
 #define HW_NIC_H
 
@@ -35,20 +35,20 @@ bool hw_nic_listed(const char *list, const char *name);
 /* Returns true if a is in n's subnet. Returns false if the address families differ. */
 bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 
-/* Writes the name of the NIC that has fd's local address, or "" if there is none. */
+/* Writes the name of the NIC that has fd's local address, or "" if no NIC has this address. */
 void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME]);
 
 /* Returns true if the NIC has lost its carrier or is administratively down. Returns false if no NIC has this name. fd
  * is any socket of the NIC's network namespace. */
 bool hw_nic_is_down(int fd, const char *name);
 
-/* Returns the NIC's speed in Mb/s as its driver reports it, or 0 if there is no link or the speed is not reported
+/* Returns the NIC's speed in Mb/s as reported by the driver, or 0 if there is no link or the speed is not reported
  * (loopback). */
 uint64_t hw_nic_mbps(const char *name);
 
 /* Sets *out to the CPUs near the NIC (sysfs local_cpulist) that this thread may use. Fails with -ENOENT if the machine
- * does not report them (virtual devices), if there are none, or if they are all the CPUs that the thread may use,
- * because pinning has no advantage then. */
+ * does not report these CPUs (virtual devices), if there are no such CPUs, or if they are all the CPUs that the thread
+ * may use, because pinning would then have no advantage. */
 int hw_nic_cpus(const char *name, cpu_set_t *out);
 
 /* Writes the address as text, such as "198.18.0.1:20000" or "[fd00::1]:20000", without the port if it is 0. buf should

@@ -133,7 +133,8 @@ static int by_weight(const void *a, const void *b)
     return x->mine != y->mine ? (int)x->mine - (int)y->mine : (int)x->theirs - (int)y->theirs;
 }
 
-/* Adds the best pair of addresses of the two NICs, except pairs that must not be dialled. Returns -1 if there is none.
+/* Adds the best pair of addresses of the two NICs, except pairs that must not be dialled. Returns -1 if no such pair
+ * exists.
  */
 static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, const char *mine, size_t n_mine,
                           const char *theirs, size_t n_theirs)
@@ -145,7 +146,7 @@ static int add_named_path(const struct hw_paths_in *in, struct hw_paths *out, co
             if (!is_named(&in->mine[i], mine, n_mine) || !is_named(&in->theirs[j], theirs, n_theirs) ||
                 get_path_way(in, i, j) == HW_WAY_NEVER)
                 continue;
-            /* a pair that the user named is tried even if the kernel knows no route */
+            /* a pair that the user named is tried even if the kernel has no route */
             uint32_t w = leads_there(in, i, j) ? weigh_path(in, out, i, j) : 1;
             if (w > best.weight)
                 best = (struct hw_path){.mine = (uint16_t)i, .theirs = (uint16_t)j, .weight = w};
@@ -314,7 +315,8 @@ static bool has_chosen(const struct hw_paths_in *in)
     return (in->nics && *in->nics) || (in->rails && *in->rails) || in->only_dialled;
 }
 
-/* Computes the best assignment. With `overlays`, also considers NICs without underlying hardware, with equal weight. */
+/* Computes the best assignment. If `overlays` is true, also considers NICs without underlying hardware, with equal
+ * weight. */
 static int assign_nics(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool overlays,
                        bool *pick)
 {

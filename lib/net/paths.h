@@ -2,7 +2,7 @@
 /*
  * Chooses which NICs of two nodes are paired. The choice is a pure function of both sides' addresses, the kernel's
  * routes, the names and the user's settings. The result is a list of candidates, best first, and the best assignment of
- * NICs to NICs among the candidates that are not known to fail. The caller finds out which candidates work
+ * NICs to NICs among the candidates that are not known to fail. The caller determines which candidates work
  * (transport/pairing.c).
  *
  * Equal subnets are not required. On Google's cloud each NIC has a /32 address and reaches its peers by routes; in
@@ -46,10 +46,10 @@ struct hw_path {
 struct hw_paths {
     struct hw_path *list; /* best candidate first; in the user's order if exact */
     unsigned n;
-    bool exact; /* the user specified the pairs, and all that do not fail are used */
+    bool exact; /* the user specified the pairs, and all pairs that do not fail are used */
     /* Private: the unit of each end, that is, its NIC or hardware, which can be used once. first is the first end of
-     * the same NIC or hardware, and place is the position of the unit among the units that a route leads through, or 0
-     * for other units. */
+     * the same NIC or hardware, and place is the position of the unit among the units that have a route, or 0 for other
+     * units. */
     struct hw_path_unit {
         uint16_t first, place;
         bool leads; /* only set in the first end: a route leads through the unit */
@@ -60,7 +60,7 @@ struct hw_paths {
  * Checks a map of rails. Each line, or each part between ';', is a rail. A rail contains names of NICs, addresses and
  * subnets, as in "eth1,enp6s0,10.0.1.0/24", separated by commas or blanks; '#' starts a comment. Two NICs may be paired
  * if one rail contains both, by name or by address. Returns 0, or -EINVAL if a word is invalid or the map is too long;
- * the error text has the word or the size.
+ * the error text contains the word or the size.
  */
 int hw_rails_check(const char *rails);
 
@@ -75,15 +75,16 @@ void hw_paths_free(struct hw_paths *p);
 
 /* Chooses the best assignment among the candidates k with out[k] false (all candidates if out is NULL). If exact is
  * set, these are all chosen. Otherwise, the largest number of pairs is best, then the highest sum of weights, and no
- * NIC and no local hardware is used twice. Local NICs without hardware are only used if the user has set nics, rails
- * or only_dialled, or if nothing else is possible. Sets pick[k] for the chosen candidates. Returns their number, or
- * -ENOMEM. */
+ * NIC and no local hardware is used twice. Local NICs without hardware are only used if the user has set nics, rails or
+ * only_dialled, or if nothing else is possible. Sets pick[k] for the chosen candidates. Returns the number of these
+ * candidates, or -ENOMEM. */
 int hw_paths_assign(const struct hw_paths_in *in, const struct hw_paths *p, const bool *out, bool *pick);
 
 /* Returns the number of pairs that would be used if every candidate worked, or -ENOMEM. */
 int hw_paths_possible(const struct hw_paths_in *in, const struct hw_paths *p);
 
-/* Returns the reason why NIC i has no candidate, or NULL if it has one. ours selects local NICs or the peer's. */
+/* Returns the reason why NIC i has no candidate, or NULL if the NIC has a candidate. ours selects local NICs or the
+ * peer's. */
 const char *hw_paths_why(const struct hw_paths_in *in, const struct hw_paths *p, bool ours, unsigned i);
 
 #endif

@@ -17,7 +17,7 @@ static const char *parse_hex(const char *p, int min, int max, uint32_t *out)
     return n < min ? NULL : p;
 }
 
-/* Parses the PCI address at p. Returns its end, or NULL on error. */
+/* Parses the PCI address at p. Returns the end of the address, or NULL on error. */
 static const char *bdf_at(const char *p, struct hw_bdf *out)
 {
     uint32_t domain, bus, slot, fn;
@@ -53,7 +53,7 @@ int hw_bdf_cmp(struct hw_bdf a, struct hw_bdf b)
     return x < y ? -1 : x > y;
 }
 
-/* Skips a root such as "pci0000:00" at p. Returns its end, or NULL if there is none. */
+/* Skips a root such as "pci0000:00" at p. Returns the end of the root, or NULL if there is no root at p. */
 static const char *root_at(const char *p)
 {
     uint32_t x;

@@ -32,8 +32,8 @@ struct hw_pci_path {
  * more than HW_PCI_DEPTH PCI devices. */
 int hw_pci_path_parse(const char *link, struct hw_pci_path *out);
 
-/* Parses a speed such as "16.0 GT/s PCIe" into MT/s. "Unknown" gives 0 (drivers/pci/probe.c, pci_speed_string()). Fails
- * with -EINVAL and echoes the text. */
+/* Parses a speed such as "16.0 GT/s PCIe" into MT/s. "Unknown" results in 0 (drivers/pci/probe.c, pci_speed_string()).
+ * Fails with -EINVAL and echoes the text. */
 int hw_pci_speed_parse(const char *text, unsigned *out);
 /* Returns the rate of a link with this number of lanes, in MB/s for one direction and before packet overhead, or 0 if
  * unknown. The coding is 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and 242 bytes of each 256-byte flit at 64 GT/s
@@ -41,7 +41,8 @@ int hw_pci_speed_parse(const char *text, unsigned *out);
 unsigned hw_pci_MBps(unsigned mts, unsigned lanes);
 
 /*
- * Names and meaning are those of `nvidia-smi topo --matrix` (its legend; NVML's nvmlGpuTopologyLevel_t has the same):
+ * Names and meaning are those of `nvidia-smi topo --matrix` (see its legend; NVML's nvmlGpuTopologyLevel_t has the same
+ * levels):
  *   X     the same device
  *   PIX   at most a single PCIe bridge: the same bus, or two ports of one switch
  *   PXB   several bridges, but not the host bridge

@@ -145,7 +145,7 @@ static uint64_t device_of(const struct links *all, unsigned index)
         }
         if (!is_kind(l, on_one) || !l->lower)
             return 0;
-        if (l->far) /* this is a container, and the underlying NIC is the host's */
+        if (l->far) /* this is a container, and the underlying NIC belongs to the host */
             return (uint64_t)1 << 32 | l->lower;
         l = link_at(all, l->lower);
     }
@@ -223,8 +223,9 @@ static void add_route_addr(struct query *q, unsigned short type, const union hw_
 
 /*
  * Queries the route to `to`, optionally from address `from` and through interface oif. match requests the entry of the
- * routing table (RTM_F_FIB_MATCH, Linux 4.13). Without match, if an interface is given and no route uses it, the kernel
- * answers that the address is on the interface's link (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+ * routing table (RTM_F_FIB_MATCH, Linux 4.13). Without match, if an interface is given and no route uses this
+ * interface, the kernel answers that the address is on the interface's link (net/ipv4/route.c,
+ * ip_route_output_key_hash_rcu).
  */
 static struct answer ask_route(int fd, const union hw_addr *to, const union hw_addr *from, uint32_t oif, bool match)
 {
@@ -258,7 +259,7 @@ uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to)
     /* IPv6 restricts the lookup to the interface only if there is no source address or the destination is link-local
      * (net/ipv6/route.c) */
     struct answer a = ask_route(fd, to, to->sa.sa_family == AF_INET ? &nic->addr : NULL, index, true);
-    /* the route by the policy rules for the NIC's address */
+    /* the route that the policy rules select for the NIC's address */
     struct answer own = ask_route(fd, to, &nic->addr, 0, false);
     if (!a.found || (!a.many && a.oif != index))
         a = own;

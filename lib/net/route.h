@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries the kernel for the route to an address and for the hardware below a NIC, by rtnetlink(7). */
+/* Queries the kernel for the route to an address and for the hardware below a NIC, through rtnetlink(7). */
 #ifndef HW_ROUTE_H
 #define HW_ROUTE_H
 
@@ -17,7 +17,7 @@ int hw_route_open(void);
 void hw_route_devices(int fd, const struct hw_nic *nics, size_t n, uint64_t *device);
 
 /* Returns how `to` is reached from nic with the address of nic as source, as HW_WAY_* (net/paths.h). If fd is negative,
- * guesses the way from the subnet of nic. */
+ * guesses the result from the subnet of nic. */
 uint8_t hw_route_way(int fd, const struct hw_nic *nic, const union hw_addr *to);
 
 #endif

@@ -5,10 +5,10 @@
  * "sys/class/net/%s/mtu". Symbolic links, including absolute links and links with "..", are resolved within the root,
  * because a snapshot is not trusted.
  *
- * Functions that can fail return 0 or the stated value, or a negative errno with hw_error(). -ENOENT: the file does not
- * exist. -ENODATA: the file is empty. -E2BIG: the content is larger than the buffer, or a directory has too many
- * entries. -EINVAL: the file is not a regular file or does not have the expected content. Most other errors are the
- * kernel's. The kernel also returns -EINVAL for the speed of a NIC that is down.
+ * Functions that can fail return 0 or the stated value, or set hw_error() and return a negative errno. -ENOENT: the
+ * file does not exist. -ENODATA: the file is empty. -E2BIG: the content is larger than the buffer, or a directory has
+ * too many entries. -EINVAL: the file is not a regular file or does not have the expected content. Most other errors
+ * come from the kernel. The kernel also returns -EINVAL for the speed of a NIC that is down.
  */
 #ifndef HW_SYSFS_H
 #define HW_SYSFS_H
@@ -44,12 +44,12 @@ struct hw_names {
     char **name;
     size_t n;
 };
-/* Lists a directory's entries without "." and "..", with "eth2" before "eth10". The caller frees out, also after a
+/* Lists a directory's entries without "." and "..", with "eth2" before "eth10". The caller frees out, even after a
  * failure. */
 int hw_root_list(int root, struct hw_names *out, const char *fmt, ...) HW_PRINTF(3, 4);
 void hw_names_free(struct hw_names *l);
 
-/* The parsers by themselves. They fail with -EINVAL, echo the text and leave *out unchanged. */
+/* The parsers for text that has already been read. They fail with -EINVAL, echo the text and leave *out unchanged. */
 int hw_text_u64(const char *text, uint64_t *out);
 int hw_text_i64(const char *text, int64_t *out);
 /* Parses a list such as "0-3,8-11", in ascending order as the kernel prints it (lib/bitmap.c). *out receives the CPUs

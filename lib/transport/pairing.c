@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The time for a candidate: PATIENCE_TIMES times the time that another candidate took to answer, but at least
- * PATIENCE_MS. After this time other candidates are tried in parallel. If there are none, the channels of the slow
- * candidate come up later or never. */
+/* The time limit of a candidate: PATIENCE_TIMES times the time that another candidate took to answer, but at least
+ * PATIENCE_MS. After this time other candidates are tried in parallel. If there are no other candidates, the channels
+ * of the slow candidate come up later or never. */
 #define PATIENCE_TIMES 8
 #define PATIENCE_MS    50
-#define FIRST_MS       250 /* time for a candidate while no candidate has answered */
+#define FIRST_MS       250 /* time limit of a candidate while no candidate has answered */
 #define TRIES_MAX      4   /* maximum probes per local address, on average; a server may announce many addresses */
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
@@ -108,8 +108,8 @@ static bool is_ours(const struct hw_pairing *g, const union hw_addr *a)
 }
 
 /* Determines how each address is reached from each NIC. A bridge such as docker0 has the same address on every machine
- * and is not a path. An address is dialled only if hw_address_allowed() permits this, whatever the server's SETUP
- * contains. */
+ * and is not a path. An address is dialled only if hw_address_allowed() permits this, regardless of the server's
+ * SETUP. */
 static void find_ways(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;
@@ -239,7 +239,7 @@ static void step_try(struct hw_pairing *g, struct hw_try *t)
     }
     t->reached = t->hs->welcome.via <= g->setup.n ? t->hs->welcome.via : 0;
     /* Close the connection without a reset. After a reset the kernel answers the server's FIN with another reset, which
-     * leaves by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs
+     * is sent by the first route and not through this NIC. If ARP is lax, the peer then learns that the address belongs
      * to the first NIC, and packets to this NIC are lost. */
     hw_close(&t->fd);
     end_try(t);
@@ -374,7 +374,7 @@ static void add_unproved(struct hw_pairing *g, const bool *pick)
 }
 
 /* Adds the path of the first connection, which works, unless the user's options exclude the path. Used if no candidate
- * works, for example because both sides are on one machine, or because an address translator is between them. */
+ * works, for example because both sides are on one machine, or because an address translator separates the sides. */
 static void add_control_path(struct hw_pairing *g)
 {
     const struct hw_dial *d = g->dial;

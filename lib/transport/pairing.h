@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's choice of NIC pairs. Probes the candidates of net/paths.h and uses those that work. */
+/* The client's choice of NIC pairs. Probes the candidates of net/paths.h and uses the working candidates. */
 #ifndef HW_PAIRING_H
 #define HW_PAIRING_H
 
@@ -11,7 +11,7 @@ enum hw_try_state {
     HW_TRY_NOT,    /* not tried yet, or not needed */
     HW_TRY_WAITS,  /* in progress */
     HW_TRY_WORKS,  /* leads to the session's server */
-    HW_TRY_FAILED, /* failed; `why` has the reason */
+    HW_TRY_FAILED, /* failed; `why` contains the reason */
 };
 
 /* The probe of a candidate. */
@@ -54,7 +54,7 @@ struct hw_pairing {
     const struct hw_dial *dial;
     struct hw_nic nics[HW_NIC_MAX];
     int n_nics;
-    struct hw_setup setup;        /* head of the server's SETUP */
+    struct hw_setup setup;        /* header of the server's SETUP */
     struct hw_setup_entry *entry; /* entries of the server's SETUP */
     struct hw_path_end *mine, *theirs;
     uint8_t *way;
@@ -68,7 +68,7 @@ struct hw_pairing {
     int possible; /* number of pairs if every candidate worked */
 };
 
-/* Reads the server's SETUP of len bytes, whose head is s. The caller frees *out, which is NULL on failure. Fails with
+/* Reads the server's SETUP of len bytes, whose header is s. The caller frees *out, which is NULL on failure. Fails with
  * -EPROTO or -ENOMEM. */
 int hw_pairing_new(const struct hw_dial *d, const uint8_t *body, size_t len, const struct hw_setup *s,
                    struct hw_pairing **out);

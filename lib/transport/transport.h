@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport defines how a rail's connections are made from sockets on which both sides have proved that they know the
- * session's secret, and how the connections carry bytes. A transport consists of two const tables, struct hw_transport
- * and struct hw_rail_io. The two ends of a connection may first negotiate on its socket (meet) before a rail uses the
- * connection. During the negotiation any thread may drive the connection, but only one at a time.
+ * A transport defines how a rail's connections are created from sockets on which both sides have proved that they know
+ * the session's secret, and how the connections carry bytes. A transport consists of two const tables, struct
+ * hw_transport and struct hw_rail_io. The two ends of a connection may first negotiate on its socket (meet) before a
+ * rail uses the connection. During the negotiation any thread may drive the connection, but only one at a time.
  *
  * Differences between transports are data in these tables, not branches in the engine.
  */
@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 struct hw_caps {
-    uint32_t setup_ms; /* ms for which making a connection may sleep; added to the timeout of hawser_connect() */
+    uint32_t setup_ms; /* time in ms that setting up a connection may sleep; added to the timeout of hawser_connect() */
     bool device_path;  /* received data can be placed directly in GPU memory */
     bool nodev_final;  /* -ENODEV from make() is final, because the transport has no device for this NIC */
     enum {
@@ -29,7 +29,7 @@ struct hw_caps {
     } self;
 };
 
-/* The environment of a transport. There is one for each context. */
+/* The environment of a transport in one context. */
 struct hw_tp_env {
     const struct hw_knobs *knobs;
     const struct hw_logger *log;
@@ -83,7 +83,7 @@ static inline void hw_tp_count(struct hw_tp_counts *to, struct hw_conn_counts *t
     *told = now;
 }
 
-/* Arguments for making a connection. All pointers must stay valid as long as the connection exists. */
+/* Arguments for creating a connection. All pointers must stay valid as long as the connection exists. */
 struct hw_conn_args {
     const struct hw_tp_env *env;
     bool client;
@@ -110,10 +110,10 @@ struct hw_transport {
     void (*forget)(const struct hw_tp_env *env, const struct hw_space *space, const void *ptr, size_t len);
 
     /* Announces connections over nic. Called for the NICs of a session in the order that both sides have agreed on. A
-     * transport that has fewer devices than NICs, and that cannot find out which device belongs to which NIC, assigns
+     * transport that has fewer devices than NICs, and that cannot determine which device belongs to which NIC, assigns
      * its devices in this order, because connections may come up in any order. NULL if not needed. */
     void (*expect)(const struct hw_tp_env *env, const char *nic);
-    /* Makes a connection over fd and takes ownership of fd in any case. Fails with a negative errno. */
+    /* Creates a connection over fd. Takes ownership of fd even on failure. Fails with a negative errno. */
     int (*make)(int fd, const struct hw_conn_args *a, struct hw_conn **out);
 
     /* The following members are NULL if a connection is ready at once. */

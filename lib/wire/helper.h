@@ -2,9 +2,9 @@
 /*
  * The protocol between a client and hawserd. Requests and replies have one fixed size each. Each message is one packet
  * of a UNIX SOCK_SEQPACKET socket, and a client has one request in progress at a time. The descriptor that a request
- * needs (the dma-buf of a bind, the TCP socket of a steer) is passed with it by SCM_RIGHTS. Integers are little-endian,
- * and fields that a type does not use are zero; messages that break these rules are rejected. docs/hawserd.md shows the
- * layout.
+ * needs (the dma-buf of a bind, the TCP socket of a steer) is passed with the request by SCM_RIGHTS. Integers are
+ * little-endian, and fields that a type does not use are zero; messages that break these rules are rejected.
+ * docs/hawserd.md shows the layout.
  */
 #ifndef HW_WIRE_HELPER_H
 #define HW_WIRE_HELPER_H
@@ -21,7 +21,7 @@
 #define HW_HELPER_SOCKET   "/run/hawser/hawserd.sock"
 
 enum hw_helper_type {
-    HW_H_HELLO = 1, /* must be the first request; asks for permission to send others */
+    HW_H_HELLO = 1, /* must be the first request; asks for permission to send other requests */
     HW_H_BIND_RX,   /* nic, count, page: binds a dma-buf to count receive queues of the NIC; carries one descriptor */
     HW_H_BIND_TX,   /* nic: binds a dma-buf for sending; carries one descriptor */
     HW_H_STEER,     /* id of a binding: steers a TCP connection to the binding; carries one descriptor */
@@ -42,8 +42,8 @@ struct hw_helper_request {
 struct hw_helper_reply {
     uint16_t type;
     uint32_t seq;
-    int32_t status; /* 0 or a negative errno from -1 to -4095; after an error, text gives the reason, and id to page are
-                       0 */
+    int32_t status; /* 0 or a negative errno from -1 to -4095; after an error, text contains the reason, and id to page
+                       are 0 */
     uint32_t id;    /* BIND_*: number of the binding; STEER: number of the rule */
     uint32_t dmabuf_id;                /* BIND_*: the kernel's ID of the bound dma-buf */
     uint32_t count;                    /* BIND_RX: number of queues; STEER: 1 */

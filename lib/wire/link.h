@@ -5,8 +5,8 @@
  *   u16 magic "HL"   u8 type   u8 flags   u32 extension bytes   u32 payload bytes   u32 number
  *
  * The extension follows the header. The payload follows the extension, or travels on the connection's second stream, in
- * the order of the headers. The number is the low half of the count of counted frames before this frame. It reveals at
- * once if the two sides disagree on the frames that have been sent.
+ * the order of the headers. The number is the low half of the count of counted frames before this frame. The number
+ * reveals at once whether the two sides disagree on the frames that have been sent.
  */
 #ifndef HW_WIRE_LINK_H
 #define HW_WIRE_LINK_H

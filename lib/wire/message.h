@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The extensions of the message layer's frames (lib/message/peer.h). They precede the payload and define its meaning.
- * Integers are little-endian.
+ * The extensions of the message layer's frames (lib/message/peer.h). The extensions precede the payload and define its
+ * meaning. Integers are little-endian.
  *
- *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: of NOTE and EAGER, else none
+ *   CONTROL  u32 sequence, u32 kind, u64 a, u64 b, u64 c, u64 d      payload: only NOTE and EAGER
  *   WRITE    u64 operation, u32 flags, u32 descriptors; for each: u32 handle, u32 bytes, u64 offset
  *   READ     u64 landing, u32 flags, u32 descriptors; as in WRITE
  *   DATA     u64 landing, u64 offset in the message, u64 bytes of the whole message, u64 rest: bytes of the landing
@@ -79,7 +79,7 @@ void hw_control_encode(uint8_t out[HW_CONTROL_SIZE], const struct hw_control_hea
 /* Fails with -EPROTO for a wrong size, an unknown kind, or an invalid error, handle or length. */
 int hw_control_decode(const uint8_t *in, uint32_t size, struct hw_control_head *h);
 
-/* Encode the head of a list of n descriptors, and the k-th descriptor. */
+/* Encode the header of a list of n descriptors, and the k-th descriptor. */
 void hw_msg_vecs_encode(uint8_t *out, uint64_t id, uint32_t flags, uint32_t n);
 void hw_msg_vec_encode(uint8_t *out, uint32_t k, const struct hw_msg_vec *v);
 /* Fails with -EPROTO if the size does not match the count, for too many descriptors, and for unknown flags. */
@@ -87,9 +87,9 @@ int hw_msg_vecs_decode(const uint8_t *in, uint32_t size, uint64_t *id, uint32_t 
 struct hw_msg_vec hw_msg_vec_decode(const uint8_t *in, uint32_t k);
 
 void hw_data_encode(uint8_t out[HW_MSG_DATA_SIZE], const struct hw_data_head *h);
-/* pay is the payload size in bytes. Fails with -EPROTO for a wrong size, for no data although the message has bytes,
- * for a frame that covers no part of the landing, for bytes outside the message, and for a message or rest that is too
- * large. */
+/* pay is the payload size in bytes. Fails with -EPROTO for a wrong size, for an empty payload although the message is
+ * not empty, for a frame that covers no part of the landing, for bytes outside the message, and for a message or rest
+ * that is too large. */
 int hw_data_decode(const uint8_t *in, uint32_t size, uint32_t pay, struct hw_data_head *h);
 
 void hw_noted_encode(uint8_t out[HW_MSG_NOTED_SIZE], uint64_t op, uint64_t total);

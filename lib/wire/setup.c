@@ -74,7 +74,7 @@ static void copy_text(char *out, size_t cap, const uint8_t *in, size_t n)
 }
 
 /* Finds the last item of this type in a whole body. Returns its bytes and size in *item and *n, or NULL and 0 if there
- * is none. Fails with -EPROTO. */
+ * is no such item. Fails with -EPROTO. */
 static int find_item(const uint8_t *body, size_t len, unsigned wanted, const uint8_t **item, size_t *n)
 {
     struct hw_setup s = {0};

@@ -82,7 +82,7 @@ enum hw_refusal {
     HW_REFUSE_SESSION,      /* the server does not know the session */
     HW_REFUSE_PROOF,        /* the key is wrong */
     HW_REFUSE_STALE,        /* the connection belongs to an outdated generation of a rail, or is not expected */
-    HW_REFUSE_FAILED,       /* the server cannot set up the session; its log has the reason */
+    HW_REFUSE_FAILED,       /* the server cannot set up the session; its log contains the reason */
     HW_REFUSE_COUNT
 };
 
@@ -111,8 +111,8 @@ struct hw_welcome {
  * another version. */
 void hw_hello_encode(uint8_t out[HW_HELLO_SIZE], const struct hw_hello *h);
 int hw_hello_decode(const uint8_t in[HW_HELLO_SIZE], struct hw_hello *h);
-/* Checks the first 4 bytes of a connection. Returns 0 if a HELLO begins with them, or else -EPROTO; if another protocol
- * is recognized, the error text names it. */
+/* Checks the first 4 bytes of a connection. Returns 0 if a HELLO begins with these bytes, or else -EPROTO; if another
+ * protocol is recognized, the error text names it. */
 int hw_hello_sniff(const uint8_t in[4]);
 /* Encodes c. The server then writes its proof (hw_boot_prove_server()) to the end of out. */
 void hw_challenge_encode(uint8_t out[HW_CHALLENGE_SIZE], const struct hw_challenge *c);
@@ -162,11 +162,11 @@ struct hw_setup {
 
 /* Maximum size of an entry in bytes. */
 #define HW_SETUP_ENTRY_MAX (HAWSER_NIC_NAME + 4 + HW_HANDLE_MAX)
-/* Encodes the head of a SETUP. */
+/* Encodes the header of a SETUP. */
 void hw_setup_head(uint8_t out[HW_SETUP_HEAD], const struct hw_setup *s);
 /* Encodes an entry. Returns its size, which is at most HW_SETUP_ENTRY_MAX. */
 size_t hw_setup_entry_encode(uint8_t *out, const struct hw_setup_entry *e);
-/* Decodes the head of a SETUP. Fails with -EPROTO. */
+/* Decodes the header of a SETUP. Fails with -EPROTO. */
 int hw_setup_decode(const uint8_t *body, size_t len, struct hw_setup *s);
 
 #define HW_TRANSPORT_TEXT 96                          /* maximum size of a transport's name, including the final NUL */
@@ -197,7 +197,7 @@ int hw_setup_entry_decode(const uint8_t *body, size_t len, size_t *at, struct hw
 struct hw_plugin_greet {
     uint32_t longest;  /* longest message in bytes */
     int gpu, peer_gpu; /* GPU of the connection's memory at the sender and at the receiver, or -1 if not specified */
-    uint32_t wait_ms;  /* ms that the sender's accept() is known to sleep */
+    uint32_t wait_ms;  /* known sleep of the sender's accept() in ms */
     uint8_t handle[HW_PLUGIN_HANDLE];
 };
 

@@ -67,7 +67,7 @@ PLANTED = [
     ("the ring of frames in flight is moved as it lies", LINK, "        to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];",
      "        to[i % l->tx.ring] = l->tx.flight[i % l->tx.ring];"),
     ("a task that is posted while it runs is forgotten", LOOP,
-     "    atomic_store(&t->posted, false); /* from here on a thread that posts it makes it run once more */\n    t->run(t);",
+     "    atomic_store(&t->posted, false); /* from here on, a new post makes the task run once more */\n    t->run(t);",
      "    t->run(t);\n    atomic_store(&t->posted, false);"),
     ("tasks run newest first", LOOP, "**end = &t->next;\n    while (t) {\n        struct hw_task *next", "**end = &t->next;\n    if (t)\n        end = &(oldest = t)->next;\n    while (end && *end)\n        end = &(*end)->next;\n    while (t && !oldest) {\n        struct hw_task *next"),
     ("a loop is woken only for the second task", LOOP, "    if (!head || atomic_load(&l->slow))", "    if (head)"),

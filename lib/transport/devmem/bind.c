@@ -148,7 +148,8 @@ static int landing_make(struct dm_ctx *x, unsigned nic, int gpu, struct dm_landi
     return 0;
 }
 
-/* Releases the queues of unused landings on a NIC. Returns true if it released any and hawserd is still connected. */
+/* Releases the queues of unused landings on a NIC. Returns true if a queue was released and hawserd is still
+ * connected. */
 static bool release_idle(struct dm_ctx *x, unsigned nic)
 {
     bool any = false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bindings of a context. For each receiving NIC, and each GPU that it receives for, a pool of memory (knob
- * devmem_memory) is bound to queues that are reserved for this pool. Rules steer connections to these queues. GPU
+ * The bindings of a context. For each receiving NIC, and each GPU that the NIC receives data for, a pool of memory
+ * (knob devmem_memory) is bound to queues that are reserved for this pool. Rules steer connections to these queues. GPU
  * memory of the application is bound for sending. hawserd (helper.h) grants all bindings and rules. A separate thread
- * communicates with hawserd, so that no connection waits for it.
+ * communicates with hawserd, so that no connection waits for hawserd.
  */
 #ifndef HW_DEVMEM_BIND_H
 #define HW_DEVMEM_BIND_H
@@ -21,7 +21,7 @@ void dm_ctx_free(struct dm_ctx *x);
 void dm_ctx_kill(struct dm_ctx *x, int rc, const char *why);
 /* Returns 0, or the reason that dm_ctx_kill() received. */
 int dm_ctx_alive(struct dm_ctx *x);
-/* Warns that connections over the NIC do not use device memory, once for each NIC and reason, and at most 16 times in a
+/* Warns that connections over the NIC do not use device memory, once for each NIC and reason, and at most 16 times per
  * context (DM_WARNINGS). */
 void dm_ctx_warn(struct dm_ctx *x, const char *nic, bool receives, const char *why);
 
@@ -30,7 +30,7 @@ void dm_ctx_warn(struct dm_ctx *x, const char *nic, bool receives, const char *w
 #define DM_MEMORY_HOST (-4098)
 int dm_memory_device(const char *where);
 
-/* Memory that payload arrives in. It lives as long as the context. */
+/* Memory that receives payload. The memory exists as long as the context. */
 struct dm_pool {
     const struct hw_space *space;
     struct hw_dmabuf buf;
@@ -49,7 +49,7 @@ int dm_claim_new(struct dm_ctx *x, const char *nic, int gpu, int sock, int event
 int dm_claim_test(struct dm_claim *c, const struct dm_pool **pool, uint32_t *dmabuf_id);
 /* Returns 0, or -ENOLINK if the grant is no longer valid. */
 int dm_claim_health(const struct dm_claim *c);
-/* Returns the number of connections that share the pool now. */
+/* Returns the number of connections that currently share the pool. */
 unsigned dm_claim_sharers(const struct dm_claim *c);
 void dm_claim_free(struct dm_claim *c);
 
@@ -63,11 +63,11 @@ struct dm_source {
 };
 
 /* Returns true if [ptr, ptr+len) is bound to the NIC for sending. Otherwise starts, if possible, to bind the range
- * together with a part of the allocation around it. */
+ * together with a part of the surrounding allocation. */
 bool dm_source_find(struct dm_ctx *x, const char *nic, const struct hw_space *space, const void *ptr, size_t len,
                     struct dm_source *out);
-/* Starts to release the bindings that overlap [ptr, ptr+len), which is no longer registered. They would prevent the
- * memory from being freed. */
+/* Starts to release the bindings that overlap [ptr, ptr+len), which is no longer registered. These bindings would
+ * prevent the memory from being freed. */
 void dm_source_forget(struct dm_ctx *x, const struct hw_space *space, const void *ptr, size_t len);
 /* Marks a range that the kernel could not send from. Afterwards dm_source_find() does not return the range. */
 void dm_source_bad(struct dm_ctx *x, const char *nic, const struct dm_source *s);

@@ -20,7 +20,7 @@ struct dm_nic {
 };
 
 /* The destination of payload: memory of one GPU, or of the host, that is bound to reserved queues of one NIC (a queue
- * has one dma-buf). A landing lives as long as the context. mu protects claims. Only the thread writes the other
+ * has one dma-buf). A landing exists as long as the context. mu protects claims. Only the thread writes the other
  * members. */
 struct dm_landing {
     unsigned nic;
@@ -76,19 +76,20 @@ struct dm_ctx {
     unsigned nwarned;
 };
 
-/* Connects to hawserd unless connected. Called on the thread. Returns 0 or a negative errno. */
+/* Connects to hawserd unless already connected. Called on the thread. Returns 0 or a negative errno. */
 int dm_ctx_helper(struct dm_ctx *x);
-/* Records the loss of hawserd if rc, the result of a call, indicates it. Returns rc. Called on the thread. */
+/* Checks whether rc, the result of a call, indicates the loss of hawserd, and if so records the loss. Returns rc.
+ * Called on the thread. */
 int dm_ctx_asked(struct dm_ctx *x, int rc);
-/* Starts the thread unless it runs. Returns 0 or a negative errno. Called with mu held. */
+/* Starts the thread unless it is already running. Returns 0 or a negative errno. Called with mu held. */
 int dm_ctx_start(struct dm_ctx *x);
-/* Wakes the thread to look for work. */
+/* Wakes the thread, which then checks for work. */
 void dm_ctx_ring(struct dm_ctx *x);
 /* Returns the number of a NIC, which is added if it is new, or HW_NIC_MAX if there are too many. Called with mu held.
  */
 unsigned dm_ctx_nic(struct dm_ctx *x, const char *name);
 
-/* Releases send bindings that are no longer wanted, and makes the wanted bindings. Called on the thread. */
+/* Releases send bindings that are no longer wanted, and creates the wanted bindings. Called on the thread. */
 void dm_sources_run(struct dm_ctx *x);
 
 #endif

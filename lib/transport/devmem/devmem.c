@@ -25,13 +25,13 @@ struct send {
 struct hw_conn {
     struct hw_conn_args args;
     char nic[HAWSER_NIC_NAME];
-    struct hw_conn *heads; /* connection for heads, of transport tcp, which has its own definition of struct hw_conn */
-    struct hw_conn *side;  /* connection of transport tcp for sending payload, or NULL if payload follows its head */
+    struct hw_conn *heads; /* connection for headers, of transport tcp, which defines its own struct hw_conn */
+    struct hw_conn *side;  /* connection of transport tcp for sending payload, or NULL if payload follows its header */
     int fd, side_fd;       /* descriptors of the two connections; side_fd is -1 if there is no second connection */
     struct dm_meet *meet;  /* the negotiation; NULL after its end */
     int set, event;        /* epoll and eventfd for the negotiation */
     struct dm_claim *claim;
-    struct dm_rx *rx;        /* NULL if payload follows its head */
+    struct dm_rx *rx;        /* NULL if payload follows its header */
     bool posted;             /* rx has a posted receive */
     struct hw_source source; /* events of the second socket, if nothing is sent on it */
     struct hw_rail *rail;
@@ -41,7 +41,7 @@ struct hw_conn {
     uint64_t begun, over;    /* number of sends that were started, and number of the first that is not complete */
     struct send send[SENDS]; /* ring buffer */
     uint64_t tx_device;
-    struct hw_conn_counts told; /* counts that were added to the rail's */
+    struct hw_conn_counts told; /* counts already added for the rail */
 };
 
 /* ---- the context ----------------------------------------------------------------------------------------- */
@@ -283,12 +283,12 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     for (int round = 0; round < 2 && n == -EBUSY; round++) {
         if (c->begun - c->over < SENDS)
             n = dm_send(c->side_fd, from->dmabuf_id, (uint64_t)(piece->ptr - from->base), piece->len, false);
-        int rc = n == -EBUSY ? reap_sends(c) : 0; /* completions that were not read may be the cause */
+        int rc = n == -EBUSY ? reap_sends(c) : 0; /* unread completions may be the cause */
         if (rc < 0)
             return rc;
     }
     if (n == -EBUSY && c->over < c->begun)
-        return -EAGAIN; /* the completion of a send is an event */
+        return -EAGAIN; /* the completion of a send signals an event */
     if (n == -EAGAIN || n == -EBUSY)
         return n;
     if (n < 0) { /* after any error the next connection sends this memory through the host */
@@ -300,8 +300,8 @@ static int64_t send_from_device(struct hw_conn *c, const struct hw_piece *piece,
     return n;
 }
 
-/* Returns the number of pieces, beginning with the first, that are sent through the host. The next piece, if any, is
- * one that the kernel might send from device memory. */
+/* Returns the number of pieces, beginning with the first, that are sent through the host. The kernel might send the
+ * next piece, if any, from device memory. */
 static uint32_t count_for_host(const struct hw_piece *piece, uint32_t n)
 {
     uint32_t k = 1;

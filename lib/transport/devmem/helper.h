@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client of hawserd, the small privileged helper that binds a NIC's queues to a dma-buf and steers connections to
- * them, so that this process needs no privilege. Every request blocks, at most for the time given to dm_helper_open().
- * Only one thread at a time may use a struct dm_helper.
+ * these queues, so that this process needs no privilege. Every request blocks, at most for the time given to
+ * dm_helper_open(). Only one thread at a time may use a struct dm_helper.
  *
- * Functions return 0, or a negative errno with hw_error(), which has hawserd's text if hawserd refused. -EPIPE means
- * that hawserd is gone or the connection is broken. A call that times out (-ETIMEDOUT), an error of the socket and an
- * invalid reply also break the connection. Then all grants are invalid, and further calls fail with -EPIPE.
+ * Functions return 0, or set hw_error() and return a negative errno. The error text is hawserd's own if hawserd refused
+ * the request. -EPIPE means that hawserd has exited or the connection is broken. A call that times out (-ETIMEDOUT), an
+ * error of the socket and an invalid reply also break the connection. Then all grants are invalid, and further calls
+ * fail with -EPIPE.
  */
 #ifndef HW_DEVMEM_HELPER_H
 #define HW_DEVMEM_HELPER_H
@@ -32,8 +33,8 @@ int dm_helper_open(const char *path, int timeout_ms, struct dm_helper **out);
  * return to RSS. h may be NULL. */
 void dm_helper_close(struct dm_helper *h);
 
-/* Returns a descriptor for poll(), which must not be read. Readable or HUP means that hawserd is gone, because hawserd
- * sends nothing without a request. */
+/* Returns a descriptor for poll(), which must not be read. POLLIN or POLLHUP means that the connection has ended,
+ * because hawserd sends nothing without a request. */
 int dm_helper_fd(const struct dm_helper *h);
 
 /* Binds the dma-buf to nqueues (1 to HW_HELPER_QUEUES) receive queues of the NIC, which are removed from RSS if
@@ -54,9 +55,9 @@ int dm_helper_bind_tx(struct dm_helper *h, const char *nic, int dmabuf_fd, struc
  * receive binding that has the fewest rules. The socket proves that the connection is the caller's. hawserd reads both
  * ends from the socket, so no user can steer another user's traffic. The caller keeps the socket.
  *
- * The rule exists until it or its binding is released. hawserd also removes the rule after the connection has ended,
- * usually within a second, even if the socket stays open. While the rule exists, the connection's local port cannot be
- * reused if it is an ephemeral port.
+ * The rule exists until the rule or its binding is released. hawserd also removes the rule after the connection has
+ * ended, usually within a second, even if the socket stays open. While the rule exists, the connection's local port
+ * cannot be reused if it is an ephemeral port.
  *
  * Errors include -ENOTCONN (also if the connection ends during the call), -EINVAL (not a TCP socket, both ends on one
  * host, or a binding for sending), -EXDEV (another network namespace), -EEXIST (the connection has a rule), -EDQUOT (a

@@ -18,7 +18,7 @@
 #define DM_SCM_DEVMEM_DMABUF  79
 #define DM_SO_DEVMEM_DONTNEED 80
 #define DM_TOKENS_MAX         128  /* maximum number of token ranges in one call */
-#define DM_FRAGS_MAX          1024 /* maximum number of fragments that one call may give back */
+#define DM_FRAGS_MAX          1024 /* maximum number of fragments that one call may return */
 
 struct dm_dmabuf_cmsg {
     uint64_t frag_offset;
@@ -48,10 +48,10 @@ struct dm_received {
 
 /*
  * Receives at most len bytes from fd. host must have len bytes, because any of the data may be ordinary data. Returns
- * the number of bytes and describes them in *out. Returns 0 if the peer has closed. Fails with -EAGAIN if nothing has
- * arrived, with -EBUSY if the kernel lacks memory, with -EPROTO if the kernel's description is inconsistent, or with
- * another error of recvmsg(). ENODEV is final: a small unsplit segment behind a segment in device memory blocks the
- * socket permanently.
+ * the number of bytes and describes them in *out. Returns 0 if the peer has closed the connection. Fails with -EAGAIN
+ * if nothing has arrived, with -EBUSY if the kernel lacks memory, with -EPROTO if the kernel's description is
+ * inconsistent, or with another error of recvmsg(). ENODEV is final: a small unsplit segment after a segment in device
+ * memory blocks the socket permanently.
  */
 ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out);
 
@@ -60,7 +60,8 @@ int dm_give_back(int fd, const uint32_t *tokens, size_t n);
 
 /* Starts to send [offset, offset+len) of a bound dma-buf. Returns the number of bytes accepted, or a negative errno.
  * The kernel uses the memory until the peer's TCP has acknowledged the bytes. SO_ZEROCOPY must be set. Fails with
- * -EBUSY if the kernel lacks memory, or if its memory for completions is full until dm_reap() reads them. */
+ * -EBUSY if the kernel lacks memory, or if the kernel's memory for completions is full until dm_reap() reads the
+ * completions. */
 ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool more);
 
 /* Reads completions from the error queue and calls over() for each range of sends [first, last]. The successful calls

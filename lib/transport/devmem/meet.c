@@ -206,13 +206,13 @@ static int dial_side(struct dm_meet *m)
     return side_watch(m);
 }
 
-/* The client makes the second connection. The server waits for it until the client's READY. */
+/* The client opens the second connection. The server waits for this connection until the client's READY arrives. */
 static void side_step(struct dm_meet *m)
 {
     if (m->side_up || m->side_lost)
         return;
     if (!m->a.client) {
-        if (m->theirs[READY] >= 0) /* the client sends READY once it has made the connection or has given up */
+        if (m->theirs[READY] >= 0) /* the client sends READY once it has opened the connection or given up */
             side_lost(m, "the peer could not open the second connection");
         return;
     }
@@ -246,7 +246,7 @@ static uint64_t autotuned_most(void)
  * Limits the receive buffer. The data that waits in the sockets of all connections that share the pool must leave some
  * pages free: a pool whose pages all hold out-of-order data, with no page for the missing data, never recovers. If
  * autotuning could exceed this connection's share of half the pool, a fixed buffer size replaces it. A limit on the
- * window alone is not sufficient, because autotuning removes it.
+ * window alone is not sufficient, because autotuning removes this limit.
  */
 static void bound_buffer(const struct dm_meet *m)
 {

@@ -11,8 +11,8 @@
  *   VERDICT  the probe (4096 bytes on the payload connection) arrived without errors, at least half of it in device
  *            memory
  *
- * If the receiver of a direction answers yes three times, heads and small payloads of this direction are sent on the
- * first connection, and large payloads on the second. Otherwise everything is sent on the first connection, as by
+ * If the receiver of a direction answers yes three times, headers and small payloads of this direction are sent on the
+ * first connection, and large payloads on the second. Otherwise everything is sent on the first connection, as with
  * transport tcp. See docs/wire.md.
  */
 #ifndef HW_DEVMEM_MEET_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receives on one steered connection. The payload is scattered over the pool. lib/mem's gather copies it to its
- * destination in the same space; for another space, the CPU or the driver copies it. Then the pages return to the NIC,
- * also while the rest of a receive arrives, because an empty pool stops the NIC.
+ * Receives on one steered connection. The payload is scattered over the pool. If the destination is in the same space,
+ * lib/mem's gather copies the payload there, and otherwise the CPU or the driver does. The pages then return to the
+ * NIC, even while the rest of a receive arrives, because an empty pool stops the NIC.
  */
 #ifndef HW_DEVMEM_RX_H
 #define HW_DEVMEM_RX_H

@@ -58,7 +58,7 @@ void dm_sources_run(struct dm_ctx *x)
             hw_log(x->env->log, rc == -ESTALE ? HAWSER_LOG_DEBUG : HAWSER_LOG_INFO,
                    "%s: %s memory is sent through the host: %s", n->name, space->name, hw_error());
         pthread_mutex_lock(&x->mu);
-        n->no_sending |= asked && rc == -EOPNOTSUPP; /* the NIC cannot, whatever the memory */
+        n->no_sending |= asked && rc == -EOPNOTSUPP; /* the NIC cannot send from any device memory */
         if (s->state == WANTED) { /* false if the range was dropped in the meantime, when hawserd was lost */
             s->state = rc ? BAD : BOUND;
             if (rc == -ERANGE) { /* the rest of the allocation can be bound */

@@ -14,14 +14,14 @@
 
 struct np_conn {
     struct np_host *host;
-    int fd;        /* socket that carries the greetings, and then frame heads and small payloads */
+    int fd;        /* socket that carries the greetings, and then frame headers and small payloads */
     int set;       /* epoll instance for fd and event while the two plugins connect */
     int event;     /* eventfd that both comms signal */
     bool tcp_news; /* an event occurred on the socket */
     enum { GREET, JOIN, READY } state;
     uint64_t deadline, request_ms;
     const struct hw_tp_env *env;
-    bool server, unpacks; /* server: this side waits for the client's greeting, which has the connection's GPUs */
+    bool server, unpacks; /* server: this side waits for the client's greeting, which contains the connection's GPUs */
     uint8_t out[HW_PLUGIN_GREET], in[HW_PLUGIN_GREET_MOST];
     unsigned out_done, in_have, dev;
     struct hw_plugin_greet peer; /* valid if greeted is true */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connects two plugins. The sides first exchange greetings, with the GPUs of the connection, on the channel's socket,
- * and then make the plugin's connections. */
+ * and then establish the plugin's connections. */
 #include "transport/netplugin/conn.h"
 
 #include <string.h>

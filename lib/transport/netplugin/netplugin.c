@@ -20,7 +20,7 @@
 struct hw_conn {
     struct hw_conn *heads; /* connection of transport tcp, opaque here */
     struct np_conn *np;
-    int fd;                  /* socket of heads */
+    int fd;                  /* socket for headers */
     struct hw_source source; /* source of the plugin's event */
     struct hw_rail *rail;
     unsigned link;    /* number of the rail's link */
@@ -217,7 +217,7 @@ static int64_t write_heads(struct hw_conn *c, const struct hw_piece *piece, uint
 }
 
 /* Starts to put the pieces, from byte `at` of the first piece, into the next slot. Takes up to PARTS pieces of one
- * space, the last one possibly in part. Returns 0 with c->pending set, -EAGAIN if no slot is free (the event is
+ * space, the last piece possibly only in part. Returns 0 with c->pending set, -EAGAIN if no slot is free (the event is
  * signalled once a slot is free), or another negative errno. */
 static int fill_slot(struct hw_conn *c, const struct hw_piece *piece, uint32_t n, uint64_t at)
 {
@@ -319,7 +319,7 @@ static int get_message(struct hw_conn *c)
         rc = np_arm(np->rx);
         struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
         if (rc == -EAGAIN &&
-            poll(&p, 1, 0) > 0) /* only this check reports a closed connection, because heads are not read now */
+            poll(&p, 1, 0) > 0) /* only this check detects a closed connection, because headers are not being read */
             return hw_fail(-ECONNRESET, "the peer closed the connection");
         if (rc < 0)
             return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport netplugin: runs any libnccl-net-*.so in child processes (host/pool.h). Heads and small payloads use a
+ * Transport netplugin: runs any libnccl-net-*.so in child processes (host/pool.h). Headers and small payloads use a
  * socket as in transport tcp. Large payloads use the plugin, as a stream of messages. A message consists of a u32
  * magic, a u32 payload length, zeros up to NP_ROOM bytes, and the payload.
  */

@@ -55,7 +55,7 @@ struct np_slots {
     const struct hw_space *gpu; /* NULL if there are no GPU slots */
     bool tried;
     struct np_mem *gpu_mem;
-    uint8_t *gpu_base, *heads; /* heads: pinned, NP_ROOM bytes per slot */
+    uint8_t *gpu_base, *heads; /* heads: pinned memory for headers, NP_ROOM bytes per slot */
     struct np_mr *gpu_tx_mr, *gpu_rx_mr;
     struct np_way out, in;
     bool land; /* receives are posted in GPU slots */
@@ -90,13 +90,14 @@ int np_slots_settle(struct np_slots *s);
 int np_slots_send(struct np_slots *s, uint64_t i, uint32_t len, uint64_t deadline);
 
 int np_slots_post(struct np_slots *s, uint64_t i);
-/* Handles the arrival of message i: starts to copy its header if it is in a GPU slot. */
+/* Handles the arrival of message i: if the message is in a GPU slot, starts to copy its header. */
 int np_slots_came(struct np_slots *s, uint64_t i);
 /* Returns the header in *head. Returns -EBUSY until the header is copied. */
 int np_slots_head(struct np_slots *s, uint64_t i, const uint8_t **head);
 /* Copies payload bytes [at, at+len) to ptr. Returns 0 when done. After -EBUSY, call again with the same arguments. */
 int np_slots_take(struct np_slots *s, uint64_t i, uint32_t at, const struct hw_space *space, void *ptr, uint32_t len);
-/* Stops accesses to the ptr of np_slots_take(). Fails with -ENXIO if the device may still write there. */
+/* Stops accesses to the memory that was passed to np_slots_take(). Fails with -ENXIO if the device may still write
+ * there. */
 int np_slots_cut(struct np_slots *s);
 
 #endif

@@ -136,8 +136,8 @@ static void free_way(struct hw_copy_way *w)
 
 /* ---- both directions ------------------------------------------------------------------------------- */
 
-/* Copies that were left because the device was stuck when their connection ended. free_idle() frees them once the
- * device has responded. */
+/* Copies that were left behind because the device was stuck when their connection ended. free_idle() frees them once
+ * the device has responded. */
 static pthread_mutex_t left_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hw_copies *left;
 

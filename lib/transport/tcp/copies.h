@@ -4,8 +4,8 @@
  * direction, a block of host memory and a copy queue for each space in use. Only hw_copies_wait(),
  * hw_copies_find_stuck() and hw_copies_free() wait for copies. hw_copy_test() sleeps 20 us if a copy is slow.
  *
- * Functions return -EBUSY if the device has not finished and must be asked again soon, and -ENXIO if the device has
- * failed, with the reason in the error text.
+ * Functions return -EBUSY if the device has not finished (the caller must then try again soon), and -ENXIO if the
+ * device has failed, with the reason in the error text.
  */
 #ifndef HW_TCP_COPIES_H
 #define HW_TCP_COPIES_H
@@ -29,7 +29,7 @@ struct hw_copy_queue {
 
 /* The copies of one direction. */
 struct hw_copy_way {
-    struct hw_copy_queue *queues; /* most connections use only one space, but there may be any number */
+    struct hw_copy_queue *queues; /* most connections use only one space, but there is no limit */
     uint8_t *base;                /* NULL before the memory is allocated */
     size_t size;
     const struct hw_space *pinned_by; /* space that the memory is pinned for, or NULL */
@@ -53,8 +53,8 @@ void hw_copies_free(struct hw_copies *c);
  * Fails with a negative errno if out of memory, or if the memory cannot be pinned; w->base is set in the second case.
  */
 int hw_copies_pin(struct hw_copy_way *w, const struct hw_space *space, size_t size);
-/* Returns the queue of a space in *out. If the space cannot open a queue, fails with a negative errno or, with
- * may_lack, returns an entry without a queue. Also fails with -ENOMEM. */
+/* Returns the queue of a space in *out. If the space cannot open a queue, fails with a negative errno or, if may_lack
+ * is set, returns an entry without a queue. Also fails with -ENOMEM. */
 int hw_copies_queue(struct hw_copy_way *w, const struct hw_space *space, bool may_lack, struct hw_copy_queue **out);
 /* Starts a copy; q->started is its number afterwards. Fails with -EBUSY if HW_COPIES_DEPTH copies are in flight, or
  * with -ENXIO. */

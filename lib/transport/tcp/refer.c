@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define PIPE_SIZE (1 << 20) /* default of /proc/sys/fs/pipe-max-size */
-/* A copy is cheaper than sending through a smaller pipe, which users above pipe-user-pages-soft get from the kernel. */
+/* A copy is cheaper than sending through a smaller pipe, which the kernel gives to users above pipe-user-pages-soft. */
 #define PIPE_LEAST (256 << 10)
 
 void hw_refer_init(struct hw_refer *r)
@@ -73,7 +73,7 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
     if (done < 0 && errno == EAGAIN)
         return -EAGAIN;
     if (done < 0 && (errno == ENOBUFS || errno == ENOMEM))
-        return -EBUSY; /* the kernel lacks memory, and no event reports when it has some */
+        return -EBUSY; /* the kernel lacks memory, and no event reports when memory is available */
     return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice() moved nothing");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sending by reference: vmsplice(2) puts memory into a pipe, and splice(2) moves it to a socket without a copy. The
- * kernel reads the memory until TCP has received the acknowledgement, and no event reports this moment. Use this method
- * only if the peer is trusted not to acknowledge or confirm data that it has not received.
+ * kernel reads the memory until TCP has received the acknowledgement, and no event reports this acknowledgement. Use
+ * this method only if the peer is trusted not to acknowledge or confirm data that it has not received.
  */
 #ifndef HW_TCP_REFER_H
 #define HW_TCP_REFER_H

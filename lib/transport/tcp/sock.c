@@ -4,7 +4,7 @@
 #include "base/sanitizers.h"
 #include "net/congestion.h"
 
-#include <linux/tcp.h> /* has tcpi_bytes_acked in struct tcp_info; glibc's copy is older */
+#include <linux/tcp.h> /* defines tcpi_bytes_acked in struct tcp_info; glibc's copy is older */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@
  * delay it (TCP_ATO_MIN in Linux's include/net/tcp.h). */
 #define ACK_TRIPS 4u
 #define ACK_MS    40u
-#define LOOK_MS   100u /* a connection that was not checked for longer than this counts as just acknowledged */
+#define LOOK_MS   100u /* a connection that was not checked for longer than this is treated as just acknowledged */
 /* Time without an acknowledgement after which a connection is dead if the peer answers on other connections and a
  * retransmission was not answered either. */
 #define ALONE_MS 130u
@@ -50,7 +50,7 @@ ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags)
 
 static void set_int(int fd, int level, int name, int value)
 {
-    /* These options only tune the connection, which works without them too. */
+    /* These options only tune the connection, which also works without them. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -139,7 +139,8 @@ int hw_sock_listen(const union hw_addr *addr, const struct hw_knobs *k)
     return fd;
 }
 
-/* Sets TCP_USER_TIMEOUT if it differs. Reads the value first, because setting it takes the socket's lock. */
+/* Sets TCP_USER_TIMEOUT if the current value differs. Reads the value first, because setting the option takes the
+ * socket's lock. */
 static void want_user_timeout(int fd, uint64_t ms)
 {
     int have = -1;
@@ -185,8 +186,8 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     w->path = ti.tcpi_delivery_rate / 1000 * ti.tcpi_min_rtt / 1000;
     /* If bytes wait and none are in flight, the receiver's window is closed (the receiver may be stopped), or this
      * side's own queue drops everything. The kernel then sends probes. TCP_USER_TIMEOUT would end such a connection
-     * although every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so it is suspended. Unanswered probes
-     * count instead: tcpi_probes is their number since the last answer. */
+     * although every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so this option is suspended. Unanswered
+     * probes count instead: tcpi_probes is their number since the last answer. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
     uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);

@@ -20,7 +20,7 @@ int hw_sock_connect(const struct hw_nic *nic, const union hw_addr *addr, const s
 void hw_sock_tune(int fd, const struct hw_knobs *k);
 /* Sets the options of an accepted socket: those of hw_sock_tune() and hw_sock_settled(). */
 void hw_sock_accepted(int fd, const struct hw_knobs *k);
-/* Sets the remaining options of a socket from hw_sock_connect() once it is connected. */
+/* Sets the remaining options of a socket from hw_sock_connect() once the socket is connected. */
 void hw_sock_settled(int fd, const struct hw_knobs *k);
 void hw_sock_buffers(int fd, const struct hw_knobs *k);
 
@@ -48,7 +48,7 @@ void hw_sock_look(int fd, struct hw_sock_watch *w);
 int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t stall_ms, uint64_t peer_timeout_ms);
 
 /* Receive like recv(2) with MSG_DONTWAIT, and send like send(2), but without cancellation points. A cancellation point
- * of the C library costs two locked instructions per call, and a thread of the application that is cancelled at one
+ * of the C library costs two locked instructions per call, and an application thread that is cancelled at such a point
  * would never release the library's locks. */
 ssize_t hw_sock_recv(int fd, void *to, size_t len);
 ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);
@@ -81,7 +81,7 @@ struct hw_hs {
     uint32_t after_len;
 };
 
-/* Start a handshake. The client passes hello without its nonce; for key see wire.h. */
+/* Start a handshake. The client passes hello without its nonce. wire.h describes the key. */
 void hw_hs_client(struct hw_hs *hs, const struct hw_hello *hello, const uint8_t key[HW_SECRET], uint64_t step_ms);
 void hw_hs_server(struct hw_hs *hs, bool keyed,
                   unsigned (*admit)(void *, const struct hw_hello *, struct hw_challenge *, uint8_t[HW_SECRET]),

@@ -37,7 +37,7 @@ struct hw_staging {
     size_t size; /* size of each ring */
     struct way out, in;
     /* only for receiving */
-    struct part filling; /* bytes from the socket that no copy has been started for */
+    struct part filling; /* bytes from the socket for which no copy has been started */
     uint8_t *to;         /* destination of these bytes */
     uint32_t room;       /* maximum bytes of this part, or 0 if no part has begun */
     uint64_t placed;     /* bytes that are in place and were not reported to the caller */
@@ -80,7 +80,7 @@ void hw_staging_free(struct hw_staging *s)
 
 /* ---- rings ---------------------------------------------------------------------------------------- */
 
-/* Returns the maximum size of the next part and its position in *at, or 0 if there is no space now. */
+/* Returns the maximum size of the next part and its position in *at, or 0 if there is currently no space. */
 static uint32_t find_room(const struct hw_staging *s, const struct way *w, uint64_t *at)
 {
     uint64_t space = s->size - (w->head - w->tail), to_end = s->size - w->head % s->size;

@@ -36,8 +36,8 @@ struct hw_conn {
     struct hw_tp_counts *counts; /* NULL if the connection is not counted */
     uint64_t again_told;         /* value of watch.again that was added to counts */
     uint64_t sent, referred;     /* bytes sent so far; end of the last bytes that were sent by reference */
-    struct hw_staging *stage;    /* for memory that the CPU cannot access; allocated at the first use */
-    uint8_t *back;               /* bytes [back_at, back_end) will be read again; allocated at the first use */
+    struct hw_staging *stage;    /* for memory that the CPU cannot access; allocated on first use */
+    uint8_t *back;               /* bytes [back_at, back_end) will be read again; allocated on first use */
     uint32_t back_at, back_end;
 };
 
@@ -136,7 +136,7 @@ static int64_t explain_error(const char *what)
 {
     int error = errno;
     if (error == ENOBUFS || error == ENOMEM)
-        return -EBUSY; /* the kernel lacks memory, and no event reports when it has some */
+        return -EBUSY; /* the kernel lacks memory, and no event reports when memory is available */
     return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
 }
 
@@ -149,8 +149,8 @@ static bool is_referred(const struct hw_conn *c, const struct hw_piece *piece)
     return !c->refer.off && piece->owner && piece->len >= HW_REFER_MIN && piece->space->direct;
 }
 
-/* Lists the first pieces, up to a piece that the CPU cannot access or that is sent in the other way. The listed pieces
- * are sent by reference if refer is true, and otherwise by copy. */
+/* Lists the first pieces, up to a piece that the CPU cannot access or that is sent by the other method. The listed
+ * pieces are sent by reference if refer is true, and otherwise by copy. */
 static size_t list_iovecs(const struct hw_conn *c, bool refer, const struct hw_piece *piece, uint32_t n,
                           struct iovec *iov)
 {
@@ -192,7 +192,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
     int k = staged ? list_staged(c, piece, n, iov) : (int)list_iovecs(c, false, piece, n, iov);
     if (k < 0)
         return k;
-    if (k == 0) /* the first piece is of the kind that is sent by reference: copy it */
+    if (k == 0) /* the first piece is normally sent by reference: copy it */
         iov[k++] = (struct iovec){piece->ptr, piece->len};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)k};
     int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (m.msg_iovlen < n ? MSG_MORE : 0);

@@ -16,8 +16,8 @@ extern const struct hw_transport hw_tcp;
 /* Drops staged bytes that were not sent, because the caller sends them in another way. Returns 0, or a negative errno
  * that ends the connection. */
 int hw_tcp_drop_staged(struct hw_conn *c);
-/* Makes a connection from a connected socket, and takes ownership of the socket. Returns NULL if out of memory; the
- * descriptor is closed then. k and log must outlive the connection. */
+/* Creates a connection from a connected socket, and takes ownership of the socket. If out of memory, closes the socket
+ * and returns NULL. k and log must outlive the connection. */
 struct hw_conn *hw_tcp_new(int fd, const struct hw_knobs *k, const struct hw_logger *log);
 /* Makes the connection add to these counts from now on. */
 void hw_tcp_count(struct hw_conn *c, struct hw_tp_counts *counts);

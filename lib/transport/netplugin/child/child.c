@@ -120,8 +120,8 @@ int kid_result(enum np_call call, ncclResult_t rc)
 void kid_ring(struct kid_comm *c)
 {
     const uint64_t one = 1;
-    /* The parent sets `armed` by an exchange and then reads the counters again, so at least one side sees the other's
-     * change. */
+    /* The parent sets `armed` with an atomic exchange and then reads the counters again, so at least one side sees the
+     * other's change. */
     if (atomic_exchange(&c->ring->armed, 0))
         (void)!write(c->bell, &one, sizeof(one));
 }
@@ -289,7 +289,7 @@ static bool take_messages(struct kid *k)
     int fd[2];
     bool lost;
     if (!receive_parent_message(&m, fd, &lost))
-        exit_child_process(0); /* the parent is gone, or the plugin has closed this socket */
+        exit_child_process(0); /* the parent has exited, or the plugin has closed this socket */
     k->taken++;
     struct np_reply r = {.seq = m.seq};
     r.rc = lost ? hw_fail(-EMFILE, "the plugin's process cannot open enough files: raise RLIMIT_NOFILE (ulimit -n)")
@@ -398,7 +398,7 @@ static void bound_file(int fd, off_t *punched)
     }
 }
 
-/* Ends this process when the parent ends, even during a call of the plugin, and limits the memory of the log files.
+/* Ends this process when the parent exits, even during a plugin call, and limits the memory of the log files.
  * PR_SET_PDEATHSIG does not work here, because the kernel sends that signal when the thread that forked ends. */
 static void *watch_parent_process(void *arg)
 {

@@ -19,10 +19,10 @@ struct kid_comm {
     struct kid *k;
     enum kid_kind kind;
     struct np_ring *ring;
-    void *comm; /* the plugin's comm, or NULL until the connection is made */
+    void *comm; /* the plugin's comm, or NULL until the connection is established */
     int bell;   /* eventfd, or -1 for listeners */
 
-    /* For making the connection. */
+    /* For setting up the connection. */
     struct kid_comm *listener;
     int dev;
     _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE]; /* kept between calls, because connect() may change it */
@@ -43,7 +43,7 @@ struct kid_comm {
     void *flush[NP_RING];       /* requests of iflush() for data received into GPU memory */
     const struct hw_space *gpu; /* GPU that is current during calls for this connection, or NULL for none */
     bool unpacks;               /* receives stay held until irecvConsumed() */
-    /* For a receiving connection that gets scattered data. */
+    /* For a connection that receives scattered data. */
     bool scatters; /* a scattered receive has arrived */
     const struct netUnpackMeta *meta;
     const uint8_t *bounce;
@@ -82,14 +82,14 @@ struct kid {
     const struct hw_space *set; /* GPU that is current in the loop's thread */
     struct kid_mr mr[NP_MRS];
     struct kid_comm *orphans;
-    unsigned joining; /* number of connections that are being made by a separate thread */
+    unsigned joining; /* number of connections that separate threads are setting up */
     unsigned hang_ms; /* time limit of a connect or an accept, in ms */
 };
 
-/* Plugin call that this thread is in. */
+/* Plugin call that this thread is executing. */
 extern __thread enum np_call kid_here;
 
-/* Records that the loop's thread enters or leaves a call of the plugin. */
+/* Records that the loop's thread enters or leaves a plugin call. */
 static inline void kid_enter(struct kid *k, enum np_call call)
 {
     kid_here = call;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advances requests in the child: starts as many as the window allows, tests the oldest, and reorders the data of
- * completed receives. */
+/* Advances requests in the child: starts as many requests as the window allows, tests the oldest request, and reorders
+ * the data of completed receives. */
 #include "transport/netplugin/child/child.h"
 
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUs in the child: the current GPU, and GPU memory. The child allocates the memory and the parent opens it by CUDA
- * IPC. The opposite does not work: a plugin such as GPUDirect-TCPX exports registered memory as a dma-buf, which is
- * impossible for memory that was opened by IPC (see hw_cuda_ipc_share() in lib/mem/cuda.h).
+ * GPUs in the child: the current GPU, and GPU memory. The child allocates the memory and the parent opens it through
+ * CUDA IPC. The opposite does not work: a plugin such as GPUDirect-TCPX exports registered memory as a dma-buf, which
+ * is impossible for memory that was opened through IPC (see hw_cuda_ipc_share() in lib/mem/cuda.h).
  */
 #include "transport/netplugin/child/child.h"
 #include "transport/netplugin/table/trace.h"
@@ -33,7 +33,8 @@ static bool read_gpu_pci_path(const char *pci, struct hw_pci_path *out)
     return n > 0 && hw_pci_path_parse(link, out) == 0;
 }
 
-/* Returns the GPU nearest to the plugin's device by PCI path, 0 if the paths are unknown, or -errno without a GPU. */
+/* Returns the GPU nearest to the plugin's device by PCI path, 0 if the paths are unknown, or -errno if there is no
+ * GPU. */
 static int find_gpu_near_device(struct kid *k, int dev)
 {
     ncclNetProperties_v12_t p;

@@ -24,7 +24,7 @@ static bool is_cpu_readable(const void *p, size_t len)
 }
 
 /* Reads the structure at the handle. Returns 1 and leaves *u unchanged if the structure is on a GPU although no GPU was
- * current when the connection was made. Then no data will arrive scattered on this connection. */
+ * current when the connection was made. In this case no scattered data will arrive on this connection. */
 static int read_handle(const struct kid_comm *c, const void *handle, struct unpackNetDeviceHandle *u)
 {
     size_t len;
@@ -87,7 +87,7 @@ static int start_gather(struct kid_comm *c, uint8_t *to, size_t len, const struc
         frags[i] = (struct hw_frag){.src_off = list[i].src_off, .dst_off = list[i].dst_off, .len = list[i].len};
     for (size_t at = 0; at < n; at += taken) {
         int rc = hw_gather_start(c->gather, &b, frags + at, n - at, &taken);
-        while (rc == -EAGAIN) { /* does not last long, because the gather was opened for the whole window */
+        while (rc == -EAGAIN) { /* a short wait, because the gather was opened for the whole window */
             rc = hw_gather_done(c->gather, &upto);
             if (rc == 0)
                 rc = hw_gather_start(c->gather, &b, frags + at, n - at, &taken);

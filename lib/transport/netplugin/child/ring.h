@@ -2,8 +2,8 @@
 /*
  * The memory that the parent and the child share (one sealed memfd), and the messages on the socket between them.
  *
- * The child runs foreign code that can write all of this memory, so the parent trusts none of it. The parent reads a
- * value once, checks the value against private state, and only then uses it (check.c).
+ * The child runs foreign code that can write to all of this memory, so the parent does not trust its contents. The
+ * parent reads a value once, checks the value against private state, and only then uses it (check.c).
  *
  * A direction of a connection is a ring of NP_RING requests with counters that only increase: posted >= started >=
  * done, and for receives done >= consumed (by the caller). Requests are processed in FIFO order. Request n is in entry
@@ -75,7 +75,7 @@ struct np_ring {
     _Alignas(64) _Atomic uint64_t posted;
     _Atomic uint64_t consumed;
     _Alignas(64) _Atomic uint32_t
-        armed; /* set by the parent to request a signal on the eventfd; both sides change it only by an exchange */
+        armed; /* set by the parent to request a signal on the eventfd; both sides change it only with an exchange */
     /* Written by the child. */
     _Alignas(64) _Atomic uint64_t started;
     _Atomic uint64_t done;
@@ -93,7 +93,7 @@ struct np_shared {
     _Alignas(64) _Atomic uint32_t asleep; /* np_wake() reads it with a read-modify-write operation */
     _Alignas(64) _Atomic uint64_t beat;   /* incremented in each round of the loop */
     _Atomic uint32_t doing;               /* enum np_call */
-    _Atomic uint32_t joining;             /* enum np_call: last call entered by a thread that makes a connection */
+    _Atomic uint32_t joining;             /* enum np_call: last call entered by a thread that sets up a connection */
     _Atomic uint32_t hung;                /* enum np_call: call in which such a thread exceeded its time limit */
     struct np_ring ring[NP_COMMS];
 };

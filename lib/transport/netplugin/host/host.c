@@ -71,8 +71,8 @@ size_t np_output(struct np_host *h, char *buf, size_t cap)
     return (size_t)HW_MAX(got, 0);
 }
 
-/* Reaps the child if it has ended, and describes how. With `wait`, waits until it has ended. Returns false if the child
- * is still running. Called with the lock held. */
+/* Reaps the child if the child has exited, and writes a description of the exit to `how`. If `wait` is true, first
+ * waits for the exit. Returns false if the child is still running. Called with the lock held. */
 static bool has_child_ended(struct np_host *h, bool wait, char *how, size_t cap)
 {
     int status = 0;
@@ -183,7 +183,7 @@ static void tell_again(struct np_host *h)
     h->warning.again = 0;
 }
 
-/* Logs at most WARN_MOST lines per second, and equal lines in a row only once. Called with the lock held. */
+/* Logs at most WARN_MOST lines per second, and consecutive equal lines only once. Called with the lock held. */
 static void log_plugin_warning(struct np_host *h, const char *text, size_t n, uint64_t now)
 {
     char line[sizeof(h->warning.last)];
@@ -227,8 +227,9 @@ static void pass_warnings(struct np_host *h, uint64_t now)
     }
 }
 
-/* Returns the time limit in ms of a plugin call on the loop. Calls that open, register or close an object get the extra
- * time that the plugin's listen, connect or accept may take, because they may wait for its locks that long. */
+/* Returns the time limit in ms of a plugin call on the loop. For calls that open, register or close an object, adds the
+ * time that the plugin's listen, connect or accept may take, because such calls may wait that long for the plugin's
+ * locks. */
 static int patience_ms(const struct np_host *h, uint32_t call)
 {
     const bool opens = call == NP_LISTEN || call == NP_CONNECT || call == NP_ACCEPT || call == NP_REGMR ||
@@ -308,7 +309,8 @@ static int send_message(struct np_host *h, const struct np_message *m, const int
     return sendmsg(h->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*m) ? 0 : -errno;
 }
 
-/* Returns the size of the reply in bytes, or 0 with hw_error() if the child is dead. Called with the lock held. */
+/* Returns the size of the reply in bytes, or sets hw_error() and returns 0 if the child is dead. Called with the lock
+ * held. */
 static ssize_t await_child_reply(struct np_host *h, const struct np_message *m, struct np_reply *r)
 {
     /* For any message, the child's loop may first have to finish another call. */

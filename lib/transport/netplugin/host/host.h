@@ -8,15 +8,15 @@
  * quirks (quirks.h): it retries connect and accept, reposts requests that were not accepted, limits the window, tests
  * only the oldest request, reorders scattered receives and returns their pages.
  *
- * Functions return 0 or -errno with hw_error(). -EIO means that the child died or that the plugin returned an error.
- * Other errors of the plugin give -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has passed or that
- * the child did not return from a plugin call. -EPROTO means that the child or the plugin supplied impossible values.
- * After the child has died or was killed, calls on its host fail with the same error, which contains the plugin's
- * last output. np_output(), np_mem_free() and the close functions still work. An error of a single connection ends only
- * that connection.
+ * Functions return 0, or set hw_error() and return -errno. -EIO means that the child died or that the plugin returned
+ * an error. Other errors of the plugin result in -EINVAL, -ECONNRESET or -ENXIO. -ETIMEDOUT means that a deadline has
+ * passed or that the child did not return from a plugin call. -EPROTO means that the child or the plugin supplied
+ * impossible values. After the child has died or was killed, calls on its host fail with the same error, which contains
+ * the plugin's last output. np_output(), np_mem_free() and the close functions still work. An error of a single
+ * connection ends only that connection.
  *
  * Any number of threads may use a host at the same time. A connection, a listener or a block of memory may be used by
- * only one thread at a time. A process that was forked from the opening process may close the host, and gets -EPERM
+ * only one thread at a time. A process that was forked from the opening process may close the host, but receives -EPERM
  * from functions that need the child.
  *
  * The child is a fork without an exec. Therefore open a host early:
@@ -41,7 +41,7 @@ struct np_mr;
 
 struct np_options {
     const char *const *env;      /* NULL-terminated list of "NAME=VALUE" for the child only, or NULL */
-    const struct hw_logger *log; /* must live as long as the host */
+    const struct hw_logger *log; /* must remain valid as long as the host exists */
     int open_ms;                 /* time limit in ms of loading and init, or 0 for 30 s */
     int call_ms;                 /* time limit in ms of any other plugin call, beyond its known sleep, or 0 for 15 s */
     int spin_us;                 /* time in us for which the child polls for work before it sleeps, or 0 for 2 ms */
@@ -118,8 +118,8 @@ int np_mem_free(struct np_mem *m);
 
 /* ---- connections ---------------------------------------------------------------------------- */
 
-/* gpu is the GPU that is current while the plugin makes the connection, or -1 for none. Some plugins need the GPU. For
- * example, GPUDirect-TCPX places received data in the memory of that GPU. */
+/* gpu is the GPU that is current while the plugin sets up the connection, or -1 for none. Some plugins need the GPU.
+ * For example, GPUDirect-TCPX places received data in the memory of that GPU. */
 
 /* Creates a listener, which accepts one connection, as in NCCL. The handle must be sent to the peer unchanged. */
 int np_listen(struct np_host *h, unsigned dev, int gpu, uint8_t handle[NP_HANDLE_SIZE], struct np_listener **out);

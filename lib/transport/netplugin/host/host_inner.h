@@ -102,8 +102,8 @@ static inline uint32_t np_gpu_word(int gpu)
 
 /* Returns 0, or an error if the host is dead or belongs to another process. */
 int np_usable(struct np_host *h);
-/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, hw_error() has the
- * reply's text, the plugin's name and the plugin's last output. out may be NULL. */
+/* Sends the message with up to two descriptors, and waits for the reply. If the reply is an error, the text of
+ * hw_error() contains the reply's text, the plugin's name and the plugin's last output. out may be NULL. */
 int np_ask(struct np_host *h, struct np_message *m, const int *fds, size_t n_fds, struct np_reply *out);
 /* Kills the child because it sent impossible values, which hw_error() describes. Returns the host's error. */
 int np_distrust(struct np_host *h);

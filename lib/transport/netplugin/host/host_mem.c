@@ -144,7 +144,7 @@ bool np_warn_once(struct np_host *h)
 
 int np_mem_alloc_on(struct np_host *h, const struct hw_space *space, size_t len, struct np_mem **out)
 {
-    /* The driver shares whole pieces of this size, so nothing else may be in them. */
+    /* The driver shares whole pieces of this size, so no other data may be in these pieces. */
     const size_t piece = (size_t)2 << 20;
     struct np_mem *m = NULL;
     struct np_reply r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and closes a host. To open it, creates the memory shared with the child, forks, and loads the plugin in the
+/* Opens and closes a host. To open a host, creates the memory shared with the child, forks, and loads the plugin in the
  * child. */
 #include "transport/netplugin/host/host_inner.h"
 

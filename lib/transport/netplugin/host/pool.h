@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of a plugin. With knob plugin_threads, a plugin has one process. Otherwise it has a process for each
- * channel of four pairs of NICs, up to NP_POOL_MOST, and each process calls the plugin from one thread, unless the
- * plugin's quirk has setup_threads. */
+/* The processes of a plugin. If knob plugin_threads is set, a plugin has one process. Otherwise the plugin has as many
+ * processes as four pairs of NICs have channels, up to NP_POOL_MOST, and each process calls the plugin from one thread,
+ * unless the plugin's quirk has setup_threads. */
 #ifndef HW_NETPLUGIN_POOL_H
 #define HW_NETPLUGIN_POOL_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL's plugin ABI, for a plugin and for its loader: net tables v6 to v12, tuner tables v4 to v6, and the structures
- * that NCCL's GPU kernels read if the plugin unpacks on the device. Written from the facts of the ABI (names, order,
- * types, sizes), for Linux on 64-bit machines. tests/nccl/test_nccl_abi.c compares this file with NCCL's own header if
- * that is installed.
+ * that NCCL's GPU kernels read if the plugin unpacks on the device. Based on the facts of the ABI (names, order, types,
+ * sizes), for Linux on 64-bit machines. tests/nccl/test_nccl_abi.c compares this file with NCCL's own header if this
+ * header is installed.
  *
  * A plugin exports one data object for each version, such as ncclNetPlugin_v11. NCCL uses the newest version that it
  * supports: v7 since NCCL 2.19, v8 since 2.20, v9 since 2.24, v10 since 2.26, v11 since 2.28, v12 since 2.30.3.
@@ -53,7 +53,7 @@ typedef enum {
 #define NCCL_NET_MAX_DEVS_PER_NIC_V9  4
 #define NCCL_NET_MAX_DEVS_PER_NIC_V12 8
 
-/* Value of railId and planeId if a NIC has none. */
+/* Value of railId and planeId if a NIC has no such ID. */
 #define NCCL_NET_ID_UNDEF (-1)
 
 /* NCCL's log callback. Its arguments are the level, a set of NCCL_* subsystems, the location, and printf arguments. */
@@ -88,8 +88,8 @@ typedef enum {
 #define NCCL_PROFILER_NET_TYPE_IB   (1 << 16)
 #define NCCL_PROFILER_NET_TYPE_SOCK (2 << 16)
 
-/* Event descriptor of NET/Socket, with the id NCCL_PROFILER_NET_TYPE_SOCK | 1. NCCL's example profiler prints it
- * (plugins/profiler/example/nccl/net_socket_v1.h). op is as in src/include/socket.h. */
+/* Event descriptor of NET/Socket, with the id NCCL_PROFILER_NET_TYPE_SOCK | 1. NCCL's example profiler prints this
+ * descriptor (plugins/profiler/example/nccl/net_socket_v1.h). op is as in src/include/socket.h. */
 #define ncclProfileSocket (1 << 0)
 #define NCCL_SOCKET_SEND  0
 #define NCCL_SOCKET_RECV  1
@@ -360,9 +360,10 @@ _Static_assert(offsetof(ncclNetAttr_v11_t, op) == 32, "NCCL's ABI");
  * The tables. regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice and setNetAttr may be NULL. iflush may be NULL if
  * all memory is host memory. finalize must not be NULL.
  *
- * connect and accept must not block. Success with *comm NULL means that NCCL calls again with the same handle bytes,
- * which keep the plugin's changes. In the same way, isend and irecv may return success with *request NULL. NCCL calls
- * test only on a connection's oldest request. irecv's sizes are upper limits. Sends of 0 bytes are allowed.
+ * connect and accept must not block. If they return success with *comm set to NULL, NCCL calls them again with the same
+ * handle bytes, including the plugin's changes. In the same way, isend and irecv may return success with *request set
+ * to NULL. NCCL calls test only on a connection's oldest request. irecv's sizes are upper limits. Sends of 0 bytes are
+ * allowed.
  */
 
 typedef struct {

@@ -38,7 +38,7 @@ static const struct np_quirk quirks[] = {
          * not the oldest, and also if 16 requests are held. Receives are held until irecvConsumed(). After the 80 bytes
          * that the peer needs, the handle contains a pointer of this process, which the peer would dereference.
          * iflush() must not be called, because it reads through *request. accept() sleeps until its flow rules take
-         * effect, by default for 5 s (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Programs make its
+         * effect, by default for 5 s (PROGRAM_FLOW_STEERING_WAIT_MICROS), and writes to **rdev. Programs set up its
          * connections in several threads at the same time, as NCCL does if a process has several communicators.
          */
         .table = "GPUDirectTCPX",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts about plugins beyond the ABI, in one const row for each plugin. Rows are found by the name in the plugin's
- * table. The last row is for all other plugins, and allows only what NCCL itself relies on.
+ * table. The last row is for all other plugins, and assumes only the behavior that NCCL itself relies on.
  */
 #ifndef HW_NETPLUGIN_QUIRKS_H
 #define HW_NETPLUGIN_QUIRKS_H
@@ -12,9 +12,9 @@
 struct np_env {
     const char *name;
     enum np_env_rule {
-        NP_ENV_IS,      /* must be `value`; unset or 0 is an error, and any other value gives a warning */
-        NP_ENV_UNSET,   /* should be unset; any value other than `value` gives a warning */
-        NP_ENV_NICS,    /* list of NIC names, "eth1,eth2", which must exist; unset gives a warning */
+        NP_ENV_IS,      /* must be `value`; unset or 0 is an error, and any other value causes a warning */
+        NP_ENV_UNSET,   /* should be unset; any value other than `value` causes a warning */
+        NP_ENV_NICS,    /* list of NIC names, "eth1,eth2", which must exist; unset causes a warning */
         NP_ENV_MANAGER, /* folder that must contain the socket `value`; `fallback` if unset */
     } rule;
     const char *value, *fallback;
@@ -47,10 +47,11 @@ enum np_grade { NP_GOOD, NP_WARN, NP_BAD };
 typedef void (*np_report_fn)(void *arg, enum np_grade grade, const char *line);
 
 /* Checks the plugin's environment (a NULL-terminated list of "NAME=VALUE"). Reports a line for each variable of the
- * row. fn may be NULL. Returns the number of errors. hw_error() then has the line of the first error. */
+ * row. fn may be NULL. Returns the number of errors. If there are errors, hw_error() returns the line of the first
+ * error. */
 int np_check_env(const struct np_quirk *q, const char *const *env, np_report_fn fn, void *arg);
 
-/* Returns the maximum size in bytes of a request that gives no more fragments than the row allows, on a NIC of this
+/* Returns the maximum size in bytes of a request that produces no more fragments than the row allows, on a NIC of this
  * MTU. Returns the row's own size limit if that is smaller, and UINT32_MAX if the row has no limits. */
 uint32_t np_quirk_size(const struct np_quirk *q, uint32_t mtu);
 

@@ -16,7 +16,7 @@ struct np_table {
 };
 
 /* Finds the newest table, up to version `newest`, of a library opened with dlopen(). Returns false if the library has
- * none. */
+ * no such table. */
 bool np_table_find(void *library, unsigned newest, struct np_table *out);
 const char *np_table_name(const struct np_table *t);
 /* Returns the name of a mandatory entry that is NULL, or NULL if all entries are present. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes to a file a line for each plugin call that has a result, with time, thread, call, arguments, result and
- * duration. The file also gets the plugin's own log messages of all levels. The lines are
+ * duration. The file also receives the plugin's own log messages of all levels. The lines are
  *
  *    SECONDS PID.TID CALL [NAME=VALUE]... = RESULT [NAME=VALUE]... us=TIME
  *    SECONDS PID.TID log LEVEL FILE:LINE TEXT
@@ -9,8 +9,8 @@
  * SECONDS are CLOCK_MONOTONIC. Listeners, connections and registrations have names that are numbered in the order of
  * creation: L0, S0 (sends), R0 (receives), M0. A request is named after its connection and number. A call without a
  * result (connect, accept, isend or irecv that must be repeated, or test of a pending request) is only counted, and the
- * next call with a result reports the count as polls=. With `polls`, each call without a result has a line, too. Only
- * the child traces.
+ * next call with a result reports the count as polls=. If `polls` is set, each call without a result also has a line.
+ * Only the child writes the file.
  */
 #ifndef HW_NETPLUGIN_TRACE_H
 #define HW_NETPLUGIN_TRACE_H
@@ -29,8 +29,8 @@ int np_trace_gpu_now(void);
 
 /* Returns the time at which a call begins, or 0 if tracing is disabled. */
 uint64_t np_trace_begin(void);
-/* Writes the line of a call that began at `begin`. fmt gives the arguments and the result, such as "dev=0 handle=.. = 0
- * comm=S0". The duration is added. */
+/* Writes the line of a call that began at `begin`. fmt describes the arguments and the result, such as "dev=0 handle=..
+ * = 0 comm=S0". The duration is added. */
 void np_trace_call(uint64_t begin, const char *call, const char *fmt, ...) HW_PRINTF(3, 4);
 void np_trace_log(int level, const char *file, int line, const char *text);
 

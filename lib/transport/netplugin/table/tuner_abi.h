@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tuner's part of NCCL's plugin ABI. Included by abi.h, which has the common types. */
+/* The tuner's part of NCCL's plugin ABI. Included by abi.h, which defines the common types. */
 #ifndef HW_NETPLUGIN_TUNER_ABI_H
 #define HW_NETPLUGIN_TUNER_ABI_H
 
