@@ -63,7 +63,8 @@ static int join_container(int folder, bool own_pids)
     return 0;
 }
 
-/* Returns the number of this process in the PID namespace of the mounted /proc, or 0 if it is not visible there. */
+/* Returns the PID of this process in the PID namespace of the mounted /proc, or 0 if the process is not visible
+ * there. */
 static pid_t number_in_proc(void)
 {
     char text[32] = "";
@@ -75,7 +76,7 @@ static pid_t number_in_proc(void)
 #define FIRST_USER 0x70000000u
 #define USERS      0x0ffe0000u
 
-/* Returns true if a process of the machine has this user id. */
+/* Returns true if any process on the machine has this user id. */
 static bool is_taken(DIR *proc, uid_t uid)
 {
     bool taken = false;
@@ -139,7 +140,7 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     if (rc)
         return rc;
     /* Closes descriptors that were inherited. If this process kept the listener of another container open, programs of
-     * that container would wait forever after their broker has died. */
+     * that container would wait forever if their broker died. */
     rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
     if (rc)

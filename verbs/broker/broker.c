@@ -236,8 +236,8 @@ static int run_broker_loop(struct vb_broker *b)
                 return rc < 0 ? rc : 0;
         }
         /* New listeners are received last. A later event in this batch may belong to a stub's descriptor that was
-         * closed meanwhile. If a new listener had the same number, the broker would take the event for a notification
-         * and block. */
+         * closed in the meantime. If a new listener had the same number, the broker would take the event for a
+         * notification and block. */
         if (joins)
             take_listener(b);
         if (b->now - swept >= VB_CACHE_NS / 2) {

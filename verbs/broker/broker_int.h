@@ -26,8 +26,7 @@
 /* Maximum number of listeners of a container: one for its first program and one for each running exec. */
 #define VB_LISTENERS_MAX 1024
 /* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
- * lead to a refusal. If they are in doubt and would lead to a refusal, the kernel lists the objects again regardless of
- * the age. */
+ * lead to a refusal. If both are true, the kernel lists the objects again regardless of the age. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
@@ -59,7 +58,7 @@ struct vb_context {
     /* Number of requests that stubs run or will run. Their objects are counted, but may not exist yet. */
     unsigned running;
     bool doubt;     /* the counts may be too high */
-    uint64_t asked; /* time of the kernel's last list of objects, or of the context's creation */
+    uint64_t asked; /* time at which the kernel last listed the objects, or at which the context was created */
 };
 
 /* A cached descriptor of a device. When the entry was made or last used, `mine` referred to the same open file as

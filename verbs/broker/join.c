@@ -116,7 +116,7 @@ static void note_owner(int held, pid_t pid)
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
     uint64_t deadline = hw_deadline(ANSWER_MS);
-    for (;;) { /* while the broker's queue is full, but not longer than ANSWER_MS */
+    for (;;) { /* retry while the broker's queue is full, for at most ANSWER_MS */
         int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
         if (rc != -EAGAIN || hw_now() >= deadline)
             return rc == -EAGAIN ? -EBUSY : rc;

@@ -89,9 +89,8 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     return rc;
 }
 
-/* The methods that destroy an object by its number. In all of them attribute 0 is the number. In some of
- * them attribute 1 is a result with counts of the events that the kernel has reported
- * (<rdma/ib_user_ioctl_cmds.h>). */
+/* The methods that destroy an object by its number, which is attribute 0. In some methods, attribute 1 is a result that
+ * counts the events that the kernel has reported (<rdma/ib_user_ioctl_cmds.h>). */
 static const struct {
     uint16_t object, method;
     uint16_t events; /* length of the result in bytes, or 0 for none */

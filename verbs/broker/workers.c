@@ -67,7 +67,7 @@ static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
         vb_settle_stub(b, j->context, j->device, &j->r, j->ticket, VB_UNKNOWN);
     } else if (!j->gives) {
         j->context->running--;
-        j->context->doubt = true; /* a size that this request would have changed is no longer trusted */
+        j->context->doubt = true; /* sizes that this request may have changed are no longer trusted */
         vb_settle(j->context->objects, &j->r, j->ticket, rc, false);
     }
     answer_job_error(j, rc);
@@ -111,7 +111,7 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        /* the event may belong to another worker that had the same pidfd */
+        /* The event may belong to another worker that had the same pidfd. */
         if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) {
             w->stub.dead = true;
             worker_free(b, w);
@@ -250,7 +250,7 @@ static int add_copy(void *arg, uint64_t address, const void *src, size_t n)
 }
 
 /* Starts a job. -ENOENT from the stub is not a failure: either the stub's call was interrupted and the stub will repeat
- * it, or the stub has died, which is noticed elsewhere. */
+ * it, or the stub has died, which is detected elsewhere. */
 static int start_worker_job(struct vb_worker *w, struct vb_job *j)
 {
     struct copies copies = {.stub = &w->stub};
@@ -267,7 +267,7 @@ static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct v
 {
     struct vb_swaps swaps;
     int rc = vb_swap_in(b, &j->call, &j->r, &swaps);
-    if (rc) { /* the program lacks the descriptor or no longer waits, which is not worth a report */
+    if (rc) { /* the program lacks the descriptor or is no longer waiting; not worth a report */
         job_drop(b, j, rc, false);
         return 1;
     }
@@ -380,7 +380,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
         return true;
     }
     w->looked = b->now;
-    w->dropping &= rc != 0; /* 0 means that the stub did not get the order */
+    w->dropping &= rc != 0; /* 0 means that the stub did not receive the order */
     if (j && rc == 0) {
         rc = start_worker_job(w, j);
         if (rc)
@@ -417,7 +417,7 @@ static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
     struct epoll_event e = {.events = EPOLLIN, .data.fd = vb_stub_watch(&w->stub)};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will notice the end of the stub */
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will detect that the stub has ended */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: cannot watch a stub: %s", b->container->id, strerror(errno));
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the policy, which says what a container may do with a device, from a file (see hawser-verbs-policy(5)) and from
- * the container's annotations. Checks requests against the resulting rules and against the objects that the container
- * already has. */
+/* Reads the policy, which defines what a container may do with a device, from a file (see hawser-verbs-policy(5)) and
+ * from the container's annotations. Checks requests against the resulting rules and against the container's existing
+ * objects. */
 #ifndef HW_VERBS_POLICY_H
 #define HW_VERBS_POLICY_H
 

@@ -92,8 +92,9 @@ struct vb_mr_ask {
 void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m);
 
 /* The number of work requests in the new queues according to the driver's part of the request. The kernel drivers of
- * mlx5 and efa use this part, and not the core part, for the size of the queues. The numbers are rounded down, because
- * libraries round up. 0 means that the driver's part contains no size, or that a queue is too small to matter. */
+ * mlx5 and efa take the size of the queues from this part, not from the core part. The numbers are rounded down,
+ * because libraries round up. 0 means that the driver's part contains no size, or that a queue is too small to
+ * matter. */
 struct vb_queue_ask {
     uint64_t send, recv;
 };
