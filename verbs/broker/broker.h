@@ -39,7 +39,7 @@ extern const struct vb_kernel vb_kernel; /* the interface of the running kernel 
 
 struct vb_container {
     char id[128];
-    pid_t pid;    /* the process that gets the filter: the first process of the container or of an exec; 0 if unknown */
+    pid_t pid;    /* the process with the filter: the container's first process, or an exec's; 0 if unknown */
     int listener; /* listener of the seccomp filter; vb_serve() closes it */
     /* Socket on which the broker receives the listeners of further programs (join.h), or -1. vb_serve() closes it. */
     int join;

@@ -135,7 +135,7 @@ int vb_guard_serving(uid_t uid)
 static const int calls[] = {
     SCMP_SYS(accept4), /* connections to the status socket */
     SCMP_SYS(brk),
-    SCMP_SYS(clock_gettime), /* needed if the vDSO cannot read the clock */
+    SCMP_SYS(clock_gettime), /* used if the vDSO cannot read the clock */
     SCMP_SYS(close),
     SCMP_SYS(epoll_ctl),
     SCMP_SYS(epoll_pwait),

@@ -20,11 +20,11 @@ int vb_notify_next(int listener, struct seccomp_notif *n);
 /* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
  * process. */
 bool vb_notify_valid(int listener, uint64_t id);
-/* Makes the call return `value` if rc is 0, or fail with the errno |rc| otherwise. Fails with -ENOENT if the call no
- * longer waits, or with another -errno. */
+/* Makes the call return `value` if rc is 0, or fail with the errno |rc| otherwise. Fails with -ENOENT if the call is no
+ * longer waiting, or with another -errno. */
 int vb_notify_answer(int listener, uint64_t id, int64_t value, int rc);
-/* Lets the kernel execute the call. Use it only if a change of the arguments in memory by the application does no
- * harm. */
+/* Lets the kernel execute the call. Use this function only if it is harmless for the application to change the
+ * arguments in memory. */
 int vb_notify_continue(int listener, uint64_t id);
 /* Installs fd in the thread's descriptor table at number `at`, or at the lowest free number if at is -1. If answer is
  * true, also makes the call return the number. Returns the number or -errno. */
