@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). The reply to a GET is almost the
- * request of a SET, so most values are the unchanged sequence of those attributes of the reply that can be set.
+ * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). The reply to a GET has almost the
+ * same format as the request of a SET. Most values therefore consist of the reply's settable attributes, unchanged and
+ * in order.
  */
 #include "sandbox/attr/attr.h"
 
@@ -210,7 +211,8 @@ static bool is_finding(int type)
     return type == ETHTOOL_A_LINKMODES_SPEED || type == ETHTOOL_A_LINKMODES_DUPLEX || type == ETHTOOL_A_LINKMODES_LANES;
 }
 
-/* Leaves out speed, duplex and lanes if autonegotiation is on, because they are its results and cannot be set. */
+/* Leaves out speed, duplex and lanes if autonegotiation is on, because autonegotiation determines them and they cannot
+ * be set. */
 int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob all __attribute__((cleanup(sb_blob_free))) = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes that are read and set by ioctls: those that ethtool's netlink lacks, and those that it can set only since
- * Linux 6.14 (time stamps) or 6.17 (RSS). */
+/* Attributes that are read and set by ioctls, because ethtool's netlink interface lacks them, or can set them only
+ * since Linux 6.14 (time stamps) or 6.17 (RSS). */
 #include "sandbox/attr/attr.h"
 
 #include <linux/ethtool.h>
@@ -200,7 +200,7 @@ int sb_write_rules(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- tunables, time stamps ------------------------------------------------------------------------------ */
 
-/* struct ethtool_tunable with an array of fixed size in place of its flexible array. */
+/* Same as struct ethtool_tunable, but with an array of fixed size instead of the flexible array. */
 struct tunable {
     uint32_t cmd, id, type_id, len;
     uint8_t value[8];

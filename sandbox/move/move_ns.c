@@ -162,7 +162,7 @@ bool sb_ns_at(const char *path, const struct sb_ns_id *id)
     return true;
 }
 
-/* Finds a process in the namespace and, unless n is NULL, opens the namespace in n. */
+/* Finds a process in the namespace. Unless n is NULL, also opens the namespace and stores it in n. */
 static int by_process(const struct sb_ns_id *id, struct sb_ns *n)
 {
     DIR *proc = opendir("/proc");
@@ -195,7 +195,7 @@ struct search {
     size_t n, cap;
 };
 
-/* Checks the namespace at path unless it was checked before. */
+/* Checks the namespace at path unless this was already done. */
 static int search_at(struct search *s, const char *path)
 {
     struct stat st;

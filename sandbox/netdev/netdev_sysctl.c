@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's sysctls. The kernel resets them from `default` in each namespace that the device enters. */
+/* Reads and sets a device's sysctls. Whenever a device enters a namespace, the kernel resets the sysctls to the
+ * namespace's `default` values. */
 #include "sandbox/netdev/netdev.h"
 
 #include <dirent.h>
@@ -13,8 +14,8 @@
 #define ROOT      "/proc/sys/net/"
 #define VALUE_MAX 256
 
-/* Reads a value without its newline. Returns 0, or -errno if the value cannot be read, such as -EIO for a stable_secret
- * that is not set. */
+/* Reads a value without the trailing newline. Returns 0, or -errno if the value cannot be read, such as -EIO for a
+ * stable_secret that is not set. */
 static int read_value(int dir, const char *name, char *out)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
