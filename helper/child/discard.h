@@ -11,8 +11,8 @@
 #include "helper/child/child.h"
 
 #define HD_CLIENTS_MAX  1024 /* maximum number of connected clients */
-#define HD_DISCARD_ROOM 512  /* no connection is accepted while this many wait to be closed */
-/* All connected clients may end while HD_DISCARD_ROOM connections wait. */
+#define HD_DISCARD_ROOM 512  /* no connection is accepted while this many are waiting to be closed */
+/* All connections may end while HD_DISCARD_ROOM connections are waiting to be closed. */
 #define HD_DISCARD_MAX (HD_CLIENTS_MAX + HD_DISCARD_ROOM)
 /* this many queued connections are closed immediately; fewer are closed after HD_DISCARD_MS */
 #define HD_DISCARD_BATCH    16

@@ -31,7 +31,7 @@ static const char *const keys[K_COUNT] = {
 struct reader {
     struct hd_policy *p;
     char section[80]; /* as written in the file */
-    unsigned seen;    /* bit i is set if the section has had key i */
+    unsigned seen;    /* bit i is set if key i has occurred in the section */
 };
 
 static void set_default_rights(struct hd_rights *r)

@@ -5,9 +5,9 @@
  *
  * The kernel binds a queue only if header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq() in
  * net/core/netdev_rx_queue.c:199). The state that a driver reports may differ from the configuration: bnxt also reports
- * that header split is on because of large packets or rx-gro-hw (bnxt_ethtool.c:830), and fbnic always reports that it
- * is on (fbnic_ethtool.c:311). The setting is therefore always sent, unless a queue is already bound. If header split
- * is already configured, the kernel does nothing.
+ * that header split is on if large packets or rx-gro-hw require it (bnxt_ethtool.c:830), and fbnic always reports that
+ * header split is on (fbnic_ethtool.c:311). The setting is therefore always sent, unless a queue is already bound. If
+ * header split is already configured, the kernel does nothing.
  */
 #include "helper/state/state.h"
 
@@ -72,8 +72,8 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
     return gro ? hw_fail_copy(rc, why) : s->k->split_set(s->k->arg, nic->ifindex, on, changed);
 }
 
-/* Checks whether a queue of the NIC is bound. If one is, header split is configured, and the kernel does not allow it
- * to be changed. */
+/* Checks whether any queue of the NIC is bound. If so, header split is configured, and the kernel does not allow the
+ * setting to be changed. */
 static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -86,7 +86,7 @@ static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
     return rc;
 }
 
-/* Logs a change of the settings. If the driver has reported that header split is on, the change may concern only
+/* Logs a change of the settings. If the driver had already reported that header split is on, the change may only affect
  * hds-thresh, or only make the setting explicit. */
 static void log_split_change(const struct hd_state *s, const struct hd_nic *nic, const struct hd_split *was,
                              const struct hd_split *on)
@@ -168,15 +168,15 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     return s->k->split_get(s->k->arg, nic->ifindex, now); /* drivers without automatic header split refuse set_back() */
 }
 
-/* Restores the previous setting explicitly. This is needed if the driver reports a different state in the automatic
- * mode. mlx5 and gve do so if header split had been set explicitly. Returns 1 if header split stays automatic. */
+/* Restores the previous setting explicitly. This is needed if the driver reports a different state in automatic mode,
+ * as mlx5 and gve do if header split had been set explicitly. Returns 1 if header split stays automatic. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);
     if (!is_split_refused(rc))
         return rc;
-    /* For example, bnxt had reported "on" because of large packets or rx-gro-hw, and these settings have changed
-     * since. */
+    /* For example, bnxt reported "on" because of large packets or rx-gro-hw, and these settings have changed since
+     * then. */
     hw_log(s->log, HAWSER_LOG_INFO,
            "%s: header split stays automatic, because the driver cannot restore the previous setting: %s", nic->name,
            hw_error());

@@ -220,8 +220,8 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
 
 /* ---- rules -------------------------------------------------------------------------------------- */
 
-/* Removes the rule from the NIC and frees it. If the rule cannot be removed, it loses its owner, and hawserd tries
- * again later. */
+/* Removes the rule from the NIC and frees it. If the rule cannot be removed, it is left without an owner, and hawserd
+ * tries again later. */
 static void rule_end(struct hd_state *s, struct hd_held_rule *r)
 {
     int rc = hd_unplace(s, r);
@@ -307,9 +307,9 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
                              h->nic->name);
 }
 
-/* Adds the rule to the NIC. After port_hold() no other socket can get the connection's local port if it is ephemeral,
- * and the first check proves that the ends still belong to the client's connection. If the connection ends after the
- * second check, the next report or check removes the rule. */
+/* Adds the rule to the NIC. After port_hold(), no other socket can get the connection's local port if the port is
+ * ephemeral, and the first check proves that the endpoints still belong to the client's connection. If the connection
+ * ends after the second check, the next report or check removes the rule. */
 static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
 {
     int rc = hd_ntuple_on(s, h->nic);

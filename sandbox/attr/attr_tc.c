@@ -74,7 +74,7 @@ static int take_message(const struct nlmsghdr *h, void *arg)
     const struct tcmsg *t = mnl_nlmsg_get_payload(h);
     const struct nlattr *a;
     if (h->nlmsg_type != s->type || mnl_nlmsg_get_payload_len(h) < sizeof(*t) || t->tcm_ifindex != s->d->index ||
-        t->tcm_handle == 0 || /* a default object, which the kernel creates, or only the chain of a filter */
+        t->tcm_handle == 0 || /* a default object, which the kernel creates, or the entry of a filter chain */
         (s->type == RTM_NEWTFILTER && is_root_table(h)))
         return 0;
     struct sb_blob one __attribute__((cleanup(sb_blob_free))) = {0};

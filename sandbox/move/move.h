@@ -39,7 +39,7 @@ struct sb_move_options {
     /* the container's ID: letters, digits, '_', '-', '.' and '+', beginning with a letter or digit */
     const char *id;
     const char *netns; /* "4711" (PID of a process in it), "/proc/4711/ns/net" (path) or "blue" (name of `ip netns`) */
-    uint64_t start;    /* required start time of the process (sb_process_start()), else -ESRCH; 0 for any */
+    uint64_t start;    /* required start time of the process (sb_process_start()), 0 for any; checked (-ESRCH) */
     const struct sb_nic *nic;
     size_t n;
     const char *journal_dir; /* created if missing; NULL means SB_JOURNAL_DIR */
