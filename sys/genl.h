@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generic netlink, and the IDs of its families, which may differ between boots. */
+/* Generic netlink requests. The IDs of the families may differ between boots. */
 #ifndef HW_SYS_GENL_H
 #define HW_SYS_GENL_H
 
@@ -11,8 +11,8 @@ struct hw_genl {
     uint32_t monitor;         /* ethtool's multicast group "monitor"; 0 if there is none */
 };
 
-/* Opens a socket, and copies the IDs of the families from like, or looks them up if like is NULL. A missing family is
- * not an error. */
+/* Opens a socket, and copies the families' IDs from like, or looks up the IDs if like is NULL. A missing family is not
+ * an error. */
 int hw_genl_open(struct hw_genl *g, const struct hw_genl *like);
 void hw_genl_close(struct hw_genl *g);
 /* Starts a request in buf, which has size bytes. */

@@ -264,7 +264,7 @@ int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsi
 
 /* ---- the token bucket ----------------------------------------------------------------------- */
 
-#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the qdisc of the first call */
+#define TBF_HANDLE 0x10000u /* 1:0, so that a later call finds and changes the qdisc that the first call added */
 
 static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
