@@ -41,8 +41,8 @@ struct hd_daemon {
     struct hd_tokens lines;
 };
 
-/* Opens a listening socket at path. Any user may connect; the policy then decides whom to accept. Replaces the socket
- * of a hawserd that has died. Fails with -EADDRINUSE if a program listens on the socket. */
+/* Opens a listening socket at path. Any user may connect; the policy then determines which users are accepted. Replaces
+ * the socket of a hawserd that has died. Fails with -EADDRINUSE if a program is listening on the socket. */
 int hd_listen(const char *path);
 /* Serves clients until stop is readable, and then undoes the changes of all clients. Returns hd_left(), which is 0 if
  * everything was undone, or -errno. The listener and ended connections stay open until the process exits

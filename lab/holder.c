@@ -333,7 +333,7 @@ int holder_end(const char *name)
 {
     pid_t pid = 0;
     HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
-    if (s == -ENOENT) { /* nothing listens: either there is no lab, or an up or down is in progress */
+    if (s == -ENOENT) { /* no process is listening: there is no lab, or an up or down is in progress */
         int fd;
         int rc = holder_lock(name, &fd);
         if (rc < 0)
@@ -346,7 +346,7 @@ int holder_end(const char *name)
     HW_AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
         return errno == ESRCH ? 0 : hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno));
-    /* If the process still listens now that the pidfd pins it, its PID was not reused. */
+    /* If the process is still listening after the pidfd was opened, its PID has not been reused. */
     pid_t same = 0;
     HW_AUTO_CLOSE int again = connect_lab_holder(name, &same);
     if (again < 0 || same != pid)

@@ -76,11 +76,11 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len);
 int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
 
 /*
- * Warns of a configuration that grants CAP_NET_ADMIN without a user namespace. The kernel then treats the container as
- * an administrator of every network namespace that the container can refer to. If the container's namespace has an ID
- * for the host's namespace, the container can refer to the host's namespace. A veth or macvlan device from the host is
- * sufficient for this (IFLA_TARGET_NETNSID, rtnl_get_net_ns_capable() in net/core/rtnetlink.c). The container can then
- * delete the host's devices.
+ * Warns about a configuration that grants CAP_NET_ADMIN without a user namespace. The kernel then treats the container
+ * as an administrator of every network namespace that the container can refer to. If the container's namespace has an
+ * ID for the host's namespace, the container can refer to the host's namespace. A veth or macvlan device from the host
+ * is sufficient for this (IFLA_TARGET_NETNSID, rtnl_get_net_ns_capable() in net/core/rtnetlink.c). The container can
+ * then delete the host's devices.
  */
 void sbx_oci_warn(const json_t *config, const struct hw_logger *log);
 

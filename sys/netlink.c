@@ -84,7 +84,7 @@ static const char *find_reason(const struct nlmsghdr *h)
     return NULL;
 }
 
-/* Reads the result in the last message of a reply. Returns 0, or -errno with a text. */
+/* Reads the result in the last message of a reply. Returns 0, or -errno and sets hw_error(). */
 static int read_netlink_result(const struct nlmsghdr *m, const char *what)
 {
     if (m->nlmsg_type == NLMSG_DONE) {

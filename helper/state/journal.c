@@ -203,7 +203,7 @@ static int take_split(struct reader *r, char **save)
     return 0;
 }
 
-/* Handles a line that is a single word and records a change of the NIC. Returns false for any other word. */
+/* Handles a line that consists of a single word and records a change to the NIC. Returns false for any other word. */
 static bool take_flag(struct reader *r, const char *w)
 {
     if (r->nic && strcmp(w, "ntuple") == 0)

@@ -86,7 +86,7 @@ static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
     return rc;
 }
 
-/* Logs a change of the settings. If the driver had already reported that header split is on, the change may only affect
+/* Logs a change to the settings. If the driver had already reported that header split is on, the change may only affect
  * hds-thresh, or only make the setting explicit. */
 static void log_split_change(const struct hd_state *s, const struct hd_nic *nic, const struct hd_split *was,
                              const struct hd_split *on)

@@ -148,7 +148,7 @@ static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const 
  * support the requested size. The kernel then fails with EOPNOTSUPP if the driver supports only page-sized buffers
  * (net/core/netdev_rx_queue.c:211 of Linux 7.3), with ERANGE if the driver does not support this size
  * (mlx5e_queue_validate_qcfg()), or with EINVAL if the memory is not contiguous enough (net_devmem_bind_dmabuf()) or
- * the kernel does not know the attribute. */
+ * the kernel does not support the attribute. */
 static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_nic *nic, int dmabuf, uint32_t page,
                       uint32_t *granted)
 {

@@ -2,10 +2,10 @@
 /*
  * The state of hawserd: changed NICs, bindings and flow rules, and the information for undoing each change.
  *
- * A change of a NIC's settings or flow rules is written to the journal before it is requested from the kernel, so that
- * it can be undone from the journal. A binding ends with its socket. After a failed step, a release, the end of a
- * client or a restart, hawserd undoes the changes that are no longer needed. Undo steps that the kernel refuses stay
- * in the journal and are tried again.
+ * A change to a NIC's settings or flow rules is written to the journal before it is requested from the kernel, so that
+ * it can be undone from the journal. A binding ends when its socket is closed. After a failed step, a release, the end
+ * of a client or a restart, hawserd undoes the changes that are no longer needed. Undo steps that the kernel refuses
+ * remain in the journal and are tried again.
  */
 #ifndef HW_HELPER_STATE_H
 #define HW_HELPER_STATE_H
@@ -81,7 +81,7 @@ struct hd_state {
 
 /* ---- state.c ---- */
 void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct hw_logger *log, const char *path);
-/* Frees the state without undoing changes of NICs. Ends bindings. */
+/* Frees the state without undoing changes to NICs. Ends bindings. */
 void hd_state_free(struct hd_state *s);
 /* Frees NICs and rules without changing the kernel's settings. */
 void hd_state_forget(struct hd_state *s);
@@ -126,7 +126,7 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
               const struct hd_rss *rss);
 /* Removes the queues from RSS. rss is the current state of RSS. */
 int hd_take(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *rss, const uint32_t *queue, unsigned n);
-/* Undoes, as far as possible, the changes of the NIC that are no longer needed. Frees nic if no change, binding or rule
+/* Undoes, as far as possible, the changes to the NIC that are no longer needed. Frees nic if no change, binding or rule
  * is left. */
 void hd_settle(struct hd_state *s, struct hd_nic *nic);
 /* Calls hd_settle() for all NICs and removes rules without an owner. Returns hd_left(). */

@@ -50,8 +50,8 @@ struct sb_attr {
     /* Returns 0 or -errno. If the device lacks the attribute, the result is -EOPNOTSUPP or another error for
      * which is_missing_attr_error() is true. */
     int (*read)(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out);
-    /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno with a
-     * text. */
+    /* Changes `now` to `was` as far as possible. The caller reads the result again. Returns 0, or -errno and sets
+     * hw_error(). */
     int (*write)(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now);
     /* NULL to compare the bytes. */
     bool (*same)(const struct sb_attr *a, const struct sb_blob *was, const struct sb_blob *now);

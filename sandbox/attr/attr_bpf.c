@@ -71,7 +71,7 @@ static void add_program(struct program p[3], size_t *n, uint32_t flags, const st
         p[(*n)++] = (struct program){flags, mnl_attr_get_u32(id)};
 }
 
-/* The value has a `struct program` for each mode with a program. */
+/* The value contains a `struct program` for each mode with a program. */
 static int take_xdp(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a, *b;

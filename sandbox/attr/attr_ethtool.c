@@ -142,7 +142,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* The value has the wanted features, and those active features that can be changed. */
+/* The value consists of the wanted features, and of the active features that can be changed. */
 int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct features f = {.words = 0};

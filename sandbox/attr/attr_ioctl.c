@@ -96,7 +96,7 @@ struct fields {
 };
 enum { FLOWS = 0x20 }; /* exclusive limit for the numbers of flow types, which begin with TCP_V4_FLOW */
 
-/* The value has a `struct fields` for each flow type that the device supports. */
+/* The value contains a `struct fields` for each flow type that the device supports. */
 int sb_read_hash(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     int rc = 0;
@@ -144,7 +144,7 @@ static int read_rule(const struct sb_attr *a, const struct sb_dev *d, uint32_t l
     return rc < 0 ? rc : sb_blob_put(out, &r, sizeof(r));
 }
 
-/* The value has a `struct rule` for each rule, in the driver's order. */
+/* The value contains a `struct rule` for each rule, in the driver's order. */
 int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct ethtool_rxnfc count = {.cmd = ETHTOOL_GRXCLSRLCNT};

@@ -169,7 +169,7 @@ static const struct {
     {"vlan", 1u << IFLA_VLAN_FLAGS | 1u << IFLA_VLAN_EGRESS_QOS | 1u << IFLA_VLAN_INGRESS_QOS},
 };
 
-/* The value has the kind, and the attributes in kinds[].keep. */
+/* The value contains the kind, and the attributes in kinds[].keep. */
 static int take_kind(const struct nlattr *info, struct sb_blob *out)
 {
     const struct nlattr *a, *b, *kind = NULL, *data = NULL;
@@ -326,7 +326,7 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
      1u << IFLA_VF_RSS_QUERY_EN | 1u << IFLA_VF_TRUST | 1u << IFLA_VF_IB_NODE_GUID | 1u << IFLA_VF_IB_PORT_GUID | \
      1u << IFLA_VF_VLAN_LIST)
 
-/* The value is one nest IFLA_VF_INFO for each function. */
+/* The value consists of one nest IFLA_VF_INFO for each function. */
 static int take_vfs(const struct nlattr *list, struct sb_blob *out)
 {
     const struct nlattr *vf, *a;

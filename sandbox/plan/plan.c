@@ -457,8 +457,8 @@ static int collect_plan_warnings(struct work *w)
     return w->rc;
 }
 
-/* Warns of NICs in --peer-nics that the sandbox lacks, because NCCL hangs if one node has more NICs. With --peer, the
- * list contains only this node's NICs and is not checked. */
+/* Warns about NICs in --peer-nics that the sandbox lacks, because NCCL hangs if one node has more NICs than another.
+ * With --peer, the list contains only this node's NICs and is not checked. */
 static int check_peer(struct work *w)
 {
     for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && w->rc == 0;) {

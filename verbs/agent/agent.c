@@ -79,7 +79,7 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
     return 0;
 }
 
-/* Returns true if a process listens on the socket. */
+/* Returns true if a process is listening on the socket. */
 static bool has_socket_listener(const char *path)
 {
     struct sockaddr_un a;

@@ -103,8 +103,8 @@ static int start_tracer(struct vb_broker *b)
 }
 
 /* Moves the broker to the container's cgroup, because the kernel charges an object to the cgroup of the process that
- * creates it (ib_rdmacg_try_charge()). The tracer, which opens devices, stays outside, because the container's device
- * rules must not apply to it. */
+ * creates it (ib_rdmacg_try_charge()). The tracer, which opens devices, does not join the cgroup, because the
+ * container's device rules must not apply to the tracer. */
 static void join_cgroup(const struct vb_broker *b)
 {
     if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)

@@ -191,14 +191,14 @@ void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
 /* Replaces the program's descriptors in r with descriptors of the broker. On success, the caller must call
- * vb_swap_back(). Fails with -EBADF if a descriptor cannot be fetched, with -ENOENT if the program no longer waits, and
- * with -EINVAL if there are too many descriptors. */
+ * vb_swap_back(). Fails with -EBADF if a descriptor cannot be fetched, with -ENOENT if the program is no longer
+ * waiting, and with -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
-/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program no
- * longer waits, or the error that the program gets. The broker's descriptors are closed in any case. After an
- * error, this close also frees their objects. */
+/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program is
+ * no longer waiting, or the error that the program gets. Always closes the broker's descriptors. After an error, this
+ * close also frees their objects. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 
 /* kept.c */
@@ -219,7 +219,7 @@ void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
  * unknown. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
-/* Destroys the object that r has created, if there is one. A context or an object that is a file descriptor stays. */
+/* Destroys the object that r has created, if any, unless the object is a context or a file descriptor. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */

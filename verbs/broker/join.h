@@ -26,9 +26,9 @@ int vb_join(const char *state_dir, struct vb_container *c);
  * Returns -EAGAIN if there was no listener or the program was refused. */
 int vb_join_take(const struct vb_container *c, int *reply);
 void vb_join_answer(int reply, int rc); /* sends rc and closes reply */
-/* Removes the sockets and the lock of a container unless a broker still listens. over is true if the last program of
- * the container exited before the broker. If over is false, nothing is removed while the program for which the broker
- * was started is running. */
+/* Removes the sockets and the lock of a container unless a broker is still listening. over is true if the last program
+ * of the container exited before the broker. If over is false, nothing is removed while the program for which the
+ * broker was started is running. */
 void vb_join_clean(const char *state_dir, const char *id, bool over);
 /* Returns true if the program for which the container's broker was started is still running. Call this function only
  * after the broker has ended. */

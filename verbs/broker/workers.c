@@ -60,7 +60,7 @@ static void answer_job_error(const struct vb_job *j, int rc)
 }
 
 /* Drops a job that did not run or has an unknown result. The application gets the error rc. ran is true if the objects
- * of the request may exist. If the stub has ended before it copied the results, the objects stay in the context. */
+ * of the request may exist. If the stub exited before it copied the results, the objects remain in the context. */
 static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
 {
     if (!j->gives && ran) {
@@ -337,8 +337,8 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
         vb_finish(b, &j->call, j->context, j->device, &j->r, rc);
         job_free(b, j);
     }
-    /* The device stays in the stub's table for some time, because its removal costs two context switches: the broker
-     * must wait for the stub. This device has replaced the previous one in the table. */
+    /* The device remains in the stub's table for some time, because its removal costs two context switches: the broker
+     * must wait for the stub. This device has replaced the previous device in the table. */
     hw_close(&w->device);
     w->device = device;
     w->used = b->now;

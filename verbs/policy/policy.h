@@ -107,11 +107,11 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
  * unknown; the reservation is then kept.
  *
  * If trusted is false, the application could write to the memory that the reply's numbers were read from. The bytes of
- * a new MR then stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
+ * a new MR then remain counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
  * types are counted without their numbers, because the kernel can only destroy an object that exists. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-/* Removes from a reply the GID entries that the application may not see. In the replies to QUERY_DEVICE and
+/* Removes from a reply the GID entries that the application is not allowed to see. In the replies to QUERY_DEVICE and
  * EX_QUERY_DEVICE, lowers limits of the device to the limits of the rules, so that programs that request the maximum
  * succeed, and hides capabilities that the rules do not allow. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);

@@ -96,7 +96,7 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
     if ((rc = put_in_order(r, split > 0, &o)) < 0)
         return rc;
     if (split > 0) {
-        /* The id and len of the first output end at split. If there are no outputs, IDS bytes before split stay
+        /* The id and len of the first output end at split. If there are no outputs, IDS bytes before split remain
          * unused. */
         uint32_t fixed = HDR + o.inputs * ATTR + IDS;
 

@@ -51,8 +51,9 @@ int vb_guard_serving(uid_t uid);
 /* Installs a filter that allows only the system calls that the broker needs after setup. Call it once the tracer is
  * running. The broker can then no longer open files, start processes or programs, create sockets, enter namespaces,
  * mount, trace or signal processes, make memory executable, or write to the memory of other processes. The only ioctls
- * that it can make are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the
- * kernel's audit log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
+ * that it can make are those for notifications and verbs. Any other system call kills the broker with SIGSYS. The
+ * kernel's audit log then contains the number of the call. RDMA calls of the container's programs then fail with
+ * ENOSYS.
  *
  * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in the broker's
  * PID namespace. If the container has a separate PID namespace, these are only the container's processes. The attacker
