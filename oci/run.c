@@ -135,7 +135,7 @@ static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
     out[len] = 0;
 }
 
-/* Waits for the command to end, and forwards signals. Signals from a terminal reach the command directly, because the
+/* Waits for the command to exit, and forwards signals. Signals from a terminal reach the command directly, because the
  * command is in the same process group. */
 static int await_sandbox_child(pid_t child, int signals)
 {

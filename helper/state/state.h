@@ -98,8 +98,8 @@ int hd_release(struct hd_state *s, const void *owner, uint32_t id);
  * connections due. */
 void hd_take_reports(struct hd_state *s);
 /* Checks up to HD_LOOKS connections that are due, and removes the rules of connections that have ended. This is
- * necessary because the kernel does not report every end (helper/kernel/diag.h). Returns the time at which to call
- * hd_look() again, or HW_NEVER if there are no connections. */
+ * necessary because the kernel does not report every connection that ends (helper/kernel/diag.h). Returns the time at
+ * which to call hd_look() again, or HW_NEVER if there are no connections. */
 uint64_t hd_look(struct hd_state *s);
 /* Releases all bindings and rules of an owner. */
 void hd_drop(struct hd_state *s, const void *owner);

@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Base for the numbers of the routing tables for routes by source. The NIC's index in the container is added. */
+/* Base number of the tables for source-based routing. A table's number is this base plus the NIC's index in the
+ * container. */
 #define TABLE_BASE 10000
 
 struct mover {

@@ -44,7 +44,7 @@ struct sb_move_options {
     size_t n;
     const char *journal_dir; /* created if missing; NULL means SB_JOURNAL_DIR */
     enum sb_rdma rdma;
-    bool no_arp; /* leave ARP unchanged in the container: set no sysctls and no routes by source */
+    bool no_arp; /* leave ARP in the container unchanged: set no sysctls or source-based routes */
     bool force;  /* also move NICs with a default route, with devices stacked on them, with routes that use nexthop
                     objects, or with attributes that cannot be saved */
     const struct hw_logger *log; /* may be NULL */

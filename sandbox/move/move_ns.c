@@ -86,7 +86,7 @@ static pid_t pid_of_ns_path(const char *path)
     return pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0 ? (pid_t)pid : 0;
 }
 
-/* Opens the namespace of a process. A PID may be reused as soon as its process has ended, so a pidfd shows whether the
+/* Opens the namespace of a process. A PID may be reused as soon as the process has exited, so a pidfd shows whether the
  * process was alive throughout. */
 static int open_process(const char *path, pid_t pid, uint64_t *start)
 {

@@ -183,8 +183,8 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
         fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "setting up signal handlers failed") : 0;
     if (rc == 0 && f->ready >= 0)
         rc = detach_and_notify(f);
-    /* A single thread serves the tree: a child of fork() has no other threads, and sysfs is fast. The end of the loop
-     * by a signal is not an error. */
+    /* A single thread serves the tree: a child of fork() has no other threads, and sysfs is fast. It is not an error if
+     * a signal ends the loop. */
     int end = rc < 0 ? 0 : fuse_loop(fuse);
     if (end < 0)
         rc = hw_fail(end, "%s: reading the FUSE device: %s", f->at, strerror(-end));

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* Mounts a file system for device nodes in a new mount namespace, so that other programs do not see it and the kernel
- * removes it when the broker and its tracer have ended. */
+ * removes it when the broker and its tracer have exited. */
 static int make_nodes(const char *state_dir, char *out, size_t cap)
 {
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
@@ -120,14 +120,14 @@ static int detach_broker(pid_t parent)
     signal(SIGINT, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
-    (void)setsid(); /* Ctrl-C on the terminal must not end the broker */
+    (void)setsid(); /* Ctrl-C on the terminal must not kill the broker */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "the process that started the broker has ended");
     return 0;
 }
 
 /* Sets up and runs the broker. Returns 1 if the container's existing broker has accepted the listener, 0 when this
- * broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
+ * broker has stopped serving, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {

@@ -182,7 +182,7 @@ static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *ca
         vb_open(b, call);
 }
 
-/* Handles events of a listener. Returns 0, or 1 if the last program has exited and the broker must end, or -errno. */
+/* Handles events of a listener. Returns 0, or 1 if the last program has exited and the broker must exit, or -errno. */
 static int listen_on(struct vb_broker *b, int *l, uint32_t events)
 {
     struct vb_call call = {.listener = *l};

@@ -18,7 +18,7 @@
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-/* Time until a thread whose stub ended before its first call may get another stub. */
+/* Time until a thread whose stub exited before its first call may get another stub. */
 #define VB_BARREN_NS (1000 * HW_MS)
 /* Maximum number of requests of a container that wait for stubs. The broker keeps a descriptor and the inputs of
  * each. */
@@ -134,7 +134,7 @@ struct vb_broker {
     struct {
         pid_t tid;
         uint64_t since;
-    } barren[VB_BARREN_MAX]; /* threads whose stub ended before its first call */
+    } barren[VB_BARREN_MAX]; /* threads whose stub exited before its first call */
     unsigned n_barren;       /* number of such stubs so far */
     struct vb_tracer tracer;
 
@@ -224,8 +224,8 @@ void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_
 
 /* workers.c */
 /* Stores in *out the worker whose stub is in the program's memory, and returns 0. Returns 1 if the call needs no
- * answer: either a stub was injected and the program will repeat the call, or the program has already got an error.
- * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
+ * answer: either a stub was injected and the program will repeat the call, or the program has already received an
+ * error. Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
 /* Queues a copy of r for the stub. The notification is answered when the stub has run the copy and has copied the
@@ -239,7 +239,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
              int rc);
 /* Handles a call of a stub. Returns false if the call is not from a stub. */
 bool vb_worker_call(struct vb_broker *b, const struct vb_call *call);
-/* Frees the worker with this pidfd if its stub has ended. Returns false otherwise. */
+/* Frees the worker with this pidfd if its stub has exited. Returns false otherwise. */
 bool vb_worker_gone(struct vb_broker *b, int pidfd);
 void vb_workers_sweep(struct vb_broker *b);
 /* Removes from the stubs' tables the devices that were not used recently. If all is true, removes all devices that are

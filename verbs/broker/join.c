@@ -76,7 +76,7 @@ static int lock_container(int dir, const char *id, int ms)
     }
 }
 
-/* Returns the start time of a process (field 22 of /proc/PID/stat, see proc(5)), or 0 if the process has ended. */
+/* Returns the start time of a process (field 22 of /proc/PID/stat, see proc(5)), or 0 if the process has exited. */
 static unsigned long long started(pid_t pid)
 {
     char path[32], text[1024];
@@ -186,7 +186,7 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
         int rc = try_join(dir, a, c, words, n);
         if (rc != -EPERM || hw_now() >= deadline)
             return rc;
-        (void)poll(NULL, 0, 20); /* a broker of an earlier container of the same name may be about to end */
+        (void)poll(NULL, 0, 20); /* a broker of an earlier container of the same name may be about to exit */
     }
 }
 

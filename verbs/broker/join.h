@@ -3,7 +3,7 @@
  * A container has one broker, even if several of its programs have separate filters and listeners. A program started by
  * the container runtime's exec joins the existing broker, so that quotas apply to the whole container. The broker
  * receives datagrams on the socket STATE/ID.join, to which only root may write. ECONNREFUSED means that the broker has
- * ended.
+ * exited.
  *
  * If the broker of a container dies, the remaining objects of the container are no longer counted. The container then
  * gets no new broker as long as the program for which the dead broker was started is running. STATE/ID.lock contains
@@ -31,7 +31,7 @@ void vb_join_answer(int reply, int rc); /* sends rc and closes reply */
  * broker was started is running. */
 void vb_join_clean(const char *state_dir, const char *id, bool over);
 /* Returns true if the program for which the container's broker was started is still running. Call this function only
- * after the broker has ended. */
+ * after the broker has exited. */
 bool vb_join_owned(const char *state_dir, const char *id);
 
 #endif

@@ -319,8 +319,8 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
         take_swaps(b, w);
 }
 
-/* Handles the end of a request that the stub has run. result is the value that the stub's registers report. known is
- * false if there is no result. */
+/* Handles the completion of a request that the stub has run. result is the value that the stub's registers report.
+ * known is false if there is no result. */
 static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int64_t result, bool known)
 {
     take_swaps(b, w);
@@ -396,7 +396,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     return true;
 }
 
-/* Injects a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already got. */
+/* Injects a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already received. */
 static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_worker *w = calloc(1, sizeof *w);
@@ -417,7 +417,7 @@ static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
     struct epoll_event e = {.events = EPOLLIN, .data.fd = vb_stub_watch(&w->stub)};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will detect that the stub has ended */
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will detect that the stub has exited */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: cannot watch a stub: %s", b->container->id, strerror(errno));
     return 0;
 }
@@ -445,8 +445,8 @@ static bool is_barren(const struct vb_broker *b, pid_t tid)
     return false;
 }
 
-/* Finds or creates the worker of a call. Sets *told if the thread needs no answer, because it has already got the error
- * or will repeat its call. */
+/* Finds or creates the worker of a call. Sets *told if the thread needs no answer, because the thread has already
+ * received the error or will repeat its call. */
 static int provide_worker(struct vb_broker *b, const struct vb_call *call, struct vb_worker **out, bool *told)
 {
     *out = worker_of(b, (pid_t)call->n.pid);
@@ -507,7 +507,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* out of memory or descriptors, or the stub has ended because the process is exiting */
+    if (!j) { /* out of memory or descriptors, or the stub has exited because the process is exiting */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

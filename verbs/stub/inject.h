@@ -77,7 +77,7 @@ void vb_tracer_end(struct vb_tracer *t);
  * to send with the query, or -1. *fd is set to the descriptor in the answer, which the caller owns, or -1.
  *
  * Fails with -ETIMEDOUT if there is no answer within VB_INJECT_MS. An application can cause this with a path on a file
- * system that it serves, which delays only its container. Fails with -EIO if the process has ended, or with another
+ * system that it serves, which delays only its container. Fails with -EIO if the process has exited, or with another
  * -errno if the query cannot be sent. */
 int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, struct vb_found *f, int *fd);
 
@@ -121,7 +121,7 @@ bool vb_inject_waits(const struct vb_tracer *t); /* returns true if a window mus
  * - EIO: The tracer has exited. It is not restarted.
  * - Other errors, for example from the injected system calls, such as ENOMEM, or EAGAIN from clone(). */
 int vb_inject(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n);
-/* Returns true if the stub has not ended and thread tid has the same address space. */
+/* Returns true if the stub has not exited and thread tid has the same address space. */
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid);
 /* Parks a call of the stub (n->pid == s->tid). Returns:
  * - 1 if *result is the result of the stub's previous work (0 at its first call). *result is read from a register and
@@ -161,9 +161,10 @@ int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid);
  * device only afterwards: if the stub's reference is the last one, the device is closed only when the stub runs
  * again. */
 int vb_stub_clear(struct vb_stub *s, int listener);
-/* Returns true if the stub has ended. */
+/* Returns true if the stub has exited. */
 bool vb_stub_gone(const struct vb_stub *s);
-/* Returns a descriptor that becomes readable when the stub ends or, if thread_folder is true, when its process ends. */
+/* Returns a descriptor that becomes readable when the stub exits or, if thread_folder is true, when its process
+ * exits. */
 int vb_stub_watch(const struct vb_stub *s);
 /* Returns true if the stub is the last thread of its process, and so keeps the process alive. */
 bool vb_stub_alone(struct vb_tracer *t, const struct vb_stub *s);

@@ -47,16 +47,16 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
  * stop, which are cleaned up later. */
 #define VB_ORDERS 16
 enum {
-    VB_RUN,    /* the tracer is working on the injection, or is about to start */
-    VB_READY,  /* set by the tracer: the stub exists, is verified and is stopped */
-    VB_GO,     /* set by the broker: the stub must be released */
-    VB_FAILED, /* set by the tracer: the injection was undone, and the thread has got the error or repeats its call */
+    VB_RUN,       /* the tracer is working on the injection, or is about to start */
+    VB_READY,     /* set by the tracer: the stub exists, is verified and is stopped */
+    VB_GO,        /* set by the broker: the stub must be released */
+    VB_FAILED,    /* set by the tracer: the injection was undone; the thread gets the error or repeats its call */
     VB_CANCELLED, /* set by the broker: the injection must be undone */
 };
 /* State of an injection, in memory that the broker and the tracer share. */
 struct vb_shared {
     _Atomic uint32_t state; /* one of the values above; a futex */
-    _Atomic uint32_t busy;  /* 1 until the tracing process has ended; a futex */
+    _Atomic uint32_t busy;  /* 1 until the tracing process has exited; a futex */
     int rc;
     char text[HW_ERR_TEXT];
     pid_t stub;

@@ -226,7 +226,7 @@ static int find_thread(const struct vb_lookup *q, struct vb_found *f, int *fd)
     return *fd >= 0 ? 0 : hw_fail(-errno, "cannot get a descriptor of thread %d: %s", (int)q->tid, strerror(errno));
 }
 
-/* Returns the state of a thread, for example 'R', 'S' or 'Z', or 0 if the thread has ended. */
+/* Returns the state of a thread, for example 'R', 'S' or 'Z', or 0 if the thread has exited. */
 static char read_thread_state(pid_t tgid, const char *tid)
 {
     char path[64], line[512];

@@ -37,7 +37,7 @@ int vb_notify_sync(int listener);
  * afterwards. A slow page, for example on a file system that the application serves, delays the caller. The broker
  * never writes to the application's memory; the stub does (inject.h). */
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
-/* Returns the process of thread tid, or 0 if the thread has ended. */
+/* Returns the process of thread tid, or 0 if the thread has exited. */
 pid_t vb_process_of(pid_t tid);
 /* Reads a string of at most cap - 1 bytes. Fails with -ENAMETOOLONG if the string is longer, or like vb_mem_read(). */
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap);

@@ -49,7 +49,7 @@ struct tracer {
     int listener;
     const struct seccomp_notif *n;
     bool wall;
-    pid_t parent, tid; /* the parent process ends with the broker */
+    pid_t parent, tid; /* the parent process exits when the broker exits */
     int theirs[2];     /* descriptors of the memfds in the application, or -1 */
     bool seized, stopped, sealed, undoing;
     bool left;      /* a signal has ended or restarted the thread's call, so it cannot be answered here */

@@ -104,7 +104,7 @@ static void start_trace_child(const struct order *o, const int fd[FDS], pid_t *c
     vb_shared_set(&sh->busy, 0);
 }
 
-/* Handles the next order. Returns 0, or -1 if the broker has ended or the order is invalid. */
+/* Handles the next order. Returns 0, or -1 if the broker has exited or the order is invalid. */
 static int handle_tracer_order(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
 {
     struct order o;
