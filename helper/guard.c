@@ -76,7 +76,7 @@ struct ll_ruleset {
      LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |  \
      LANDLOCK_ACCESS_FS_MAKE_SYM)
 
-/* Allows access to a folder: to path, or to the folder of path if file is true. */
+/* Allows access to the folder path or, if file is true, to the folder that contains path. */
 static int allow_folder(int ruleset, const char *path, bool file, uint64_t access)
 {
     char copy[256];

@@ -121,8 +121,8 @@ static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     return rc;
 }
 
-/* Writes a name such as "b3" for the port of a node's NIC in the switch. end is "", or "n" or "r" for a relay's
- * links. */
+/* Writes a name such as "b3" for the port of a node's NIC in the switch. end is "" or, for a relay's links, "n" or
+ * "r". */
 static void name_port(char out[IFNAMSIZ], unsigned node, unsigned nic, const char *end)
 {
     char name[LAB_NODE_NAME];

@@ -58,9 +58,9 @@ struct hw_lab_spec {
  * -EACCES if an unprivileged caller cannot use a user namespace, or with another -errno. */
 int hw_lab_up(const struct hw_lab_spec *spec);
 
-/* Removes a lab. Ends the processes in its nodes (SIGTERM, a second later SIGKILL), and then removes the nodes. Also
- * cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that lab or if
- * another up or down lasts too long, with -EPERM if the lab belongs to root, or with another -errno. */
+/* Removes a lab. Ends the processes in its nodes (SIGTERM, followed by SIGKILL after a second), and then removes the
+ * nodes. Also cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that
+ * lab or if another up or down takes too long, with -EPERM if the lab belongs to root, or with another -errno. */
 int hw_lab_down(const char *name);
 
 /* Starts argv (searched for in PATH) in a node, with the node's /sys if it can be mounted. stdout_fd is the command's
@@ -129,7 +129,7 @@ struct hw_lab_info {
  * with -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
 /* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
- * which may be above cap. */
+ * which may exceed cap. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

@@ -58,7 +58,7 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
  * without data. */
 struct failure {
     int rc;
-    /* a constant of this program, which has the same address in the parent; NULL if the command itself failed */
+    /* a string constant, which has the same address in the parent; NULL if the command itself failed */
     const char *step;
 };
 

@@ -28,7 +28,7 @@ static void add_node_note(struct hw_node *n)
         n->n_note++;
 }
 
-/* An absent or unreadable file means that the value is unknown. A malformed file also gets a note. */
+/* If a file is absent or unreadable, the value is unknown. If a file is malformed, a note is also added. */
 static void note_if_malformed(struct hw_node *n, int rc)
 {
     if (rc == -EINVAL || rc == -E2BIG || rc == -ENODATA || rc == -ELOOP)
@@ -196,7 +196,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
 #define NET_DIR "sys/class/net"
 
 /* Returns the index of the PCI function of class device dir/name. The path contains the function if the entry is a
- * link; in a sysfs that was rebuilt with directories instead of links, the link "device" leads to it. */
+ * link; in a sysfs that was rebuilt with directories instead of links, the link "device" leads to the function. */
 static int pci_of(struct hw_node *n, int root, const char *dir, const char *name)
 {
     static const char *const link[] = {"", "/device"};

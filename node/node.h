@@ -36,7 +36,7 @@ struct hw_netdev {
     int pci; /* index in hw_node.pci of the PCI function, its own or the lower interface's; -1 if none, as for a veth */
     int64_t speed, mtu; /* Mbit/s and bytes; -1 if not reported */
     bool loopback, default_route;
-    bool address; /* up, with an IPv4 address or an IPv6 address that is not link-local; known only if hw_node.live */
+    bool address; /* up and has an IPv4 or a non-link-local IPv6 address; known only if hw_node.live */
 };
 
 struct hw_rdma {

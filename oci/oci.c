@@ -190,7 +190,7 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
     return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
 }
 
-/* Returns true if array has an object whose member key is this text or, if key is NULL, an element that is this
+/* Returns true if array contains an object whose member `key` equals text or, if key is NULL, an element that equals
  * text. */
 static bool has_json_text(const json_t *array, const char *key, const char *text)
 {

@@ -18,8 +18,8 @@
 
 /* ---- settings ----------------------------------------------------------------------------------- */
 
-/* Settings come from the hook's arguments (nics=rdma0). A container's annotations (hawser.nics), which a tenant may
- * write, can set some of them, and can only choose among the NICs that the arguments offer. */
+/* Settings are taken from the hook's arguments (nics=rdma0). A container's annotations (hawser.nics), which a tenant
+ * may write, can set some of them, and can only choose among the NICs that the arguments offer. */
 enum sbx_key {
     SBX_KEY_NICS,
     /* NICs from which the annotation hawser.nics may choose; without the annotation, the container gets no NICs */
@@ -49,8 +49,8 @@ struct sbx_settings {
  * -ENOMEM. */
 int sbx_setting(struct sbx_settings *s, const char *name, const char *value, bool annotation);
 void sbx_settings_free(struct sbx_settings *s);
-/* Returns 1 if a plan must be made, and 0 if nothing is requested. Fails with -EPERM if an annotation requests
- * NICs and the arguments offer none, and with -EINVAL if the arguments set both nics and offer. */
+/* Returns 1 if a plan is needed, or 0 if nothing is requested. Fails with -EPERM if an annotation requests NICs and the
+ * arguments offer none, and with -EINVAL if the arguments set both nics and offer. */
 int sbx_settings_ask(const struct sbx_settings *s);
 /* Returns the settings as a request for a plan. The result points into s. */
 struct sbx_want sbx_settings_want(const struct sbx_settings *s);
@@ -84,9 +84,9 @@ int sbx_oci_config(struct sbx_oci *o, const char *text, size_t len);
  */
 void sbx_oci_warn(const json_t *config, const struct hw_logger *log);
 
-/* Loads a JSON object that may have integers above INT64_MAX (RLIM_INFINITY, seccomp's arguments), which jansson cannot
- * represent. Integers of more than 18 digits become strings, and sbx_oci_dump() writes them as numbers again. Returns
- * NULL on failure and sets hw_error(). */
+/* Loads a JSON object that may contain integers above INT64_MAX (RLIM_INFINITY, seccomp's arguments), which jansson
+ * cannot represent. Integers of more than 18 digits become strings, and sbx_oci_dump() writes them as numbers again.
+ * Returns NULL on failure and sets hw_error(). */
 json_t *sbx_oci_load(const char *text, size_t len);
 json_t *sbx_oci_big(const char *digits); /* makes such an integer */
 char *sbx_oci_dump(const json_t *o);

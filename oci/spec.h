@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hooks, mounts, devices, environment and limits that a container runtime needs for a plan. They are written either
- * as reversible changes of an OCI bundle's config.json, or as a file of the Container Device Interface. */
+ * as reversible changes to an OCI bundle's config.json, or as a file of the Container Device Interface. */
 #ifndef HW_SANDBOX_SPEC_H
 #define HW_SANDBOX_SPEC_H
 
@@ -15,9 +15,9 @@ struct sbx_devs {
     struct sbx_dev *v;
     size_t n;
 };
-/* Finds device files below root (hw_root_open()): those of GPUs, if NVIDIA's driver is loaded, and those of RDMA
- * devices. Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, even after
- * a failure. */
+/* Finds device files below root (hw_root_open()): the files of GPUs, if NVIDIA's driver is loaded, and of RDMA devices.
+ * Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, even after a
+ * failure. */
 int sbx_devs_find(struct sbx_devs *out, int root, const struct sbx_snapshot *s, const struct sbx_plan *p,
                   const struct hw_logger *log);
 void sbx_devs_free(struct sbx_devs *d);

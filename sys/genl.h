@@ -17,7 +17,7 @@ int hw_genl_open(struct hw_genl *g, const struct hw_genl *like);
 void hw_genl_close(struct hw_genl *g);
 /* Starts a request in buf, which has size bytes. */
 struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_t cmd, uint16_t flags);
-/* Sets bit i of *ops for each command i below 64 that the family has. Fails with -ENOENT if the kernel lacks the
+/* Sets bit i of *ops for each command i below 64 that the family supports. Fails with -ENOENT if the kernel lacks the
  * family. */
 int hw_genl_ops(struct hw_genl *g, const char *name, uint64_t *ops);
 

@@ -88,8 +88,7 @@ static const char *find_reason(const struct nlmsghdr *h)
 static int read_netlink_result(const struct nlmsghdr *m, const char *what)
 {
     if (m->nlmsg_type == NLMSG_DONE) {
-        /* A dump that was aborted has the error in its last message (netlink_dump_done() in
-         * net/netlink/af_netlink.c). */
+        /* The last message of an aborted dump contains the error (netlink_dump_done() in net/netlink/af_netlink.c). */
         const int *err = mnl_nlmsg_get_payload(m);
         if (mnl_nlmsg_get_payload_len(m) >= sizeof(*err) && *err < 0)
             return hw_fail(*err, "%s: %s", what, strerror(-*err));

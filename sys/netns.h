@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network namespaces: creates them and keeps them with a bind mount, as `ip netns` does, enters them, and ends their
+/* Creates network namespaces, keeps them with a bind mount as `ip netns` does, enters them, and ends their
  * processes. */
 #ifndef HW_SYS_NETNS_H
 #define HW_SYS_NETNS_H
@@ -51,9 +51,9 @@ bool hw_netns_marked(const char *prefix);
 
 /* Moves this process, which must have a single thread, into the user namespace user (unless user is -1), the network
  * namespace net and a new mount namespace. Mounts a sysfs for net at /sys, with the process's mark as the mount's
- * source. *sysfs_error receives 0 or the -errno of that mount, whose failure is not fatal (the process then has no
- * mark). Safe after fork() in a program with threads. Returns 0, or -errno with *step set to a description of the step
- * that failed. */
+ * source. Stores the result of that mount, 0 or -errno, in *sysfs_error. A failure of the mount is not fatal, but the
+ * process then has no mark. Safe after fork() in a program with threads. Returns 0, or -errno with *step set to a
+ * description of the step that failed. */
 int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step);
 
 #endif

@@ -30,8 +30,8 @@ struct hd_discard {
 void hd_discard_init(struct hd_discard *d);
 /* Returns true if a new connection may be accepted, because there is space to discard it later. */
 bool hd_discard_room(const struct hd_discard *d);
-/* Shuts down a connection, so that it ends for the client immediately, and queues it to be closed. Takes ownership of
- * *fd and sets it to -1. */
+/* Shuts down a connection, which ends the connection for the client immediately, and queues the connection to be
+ * closed. Takes ownership of *fd and sets it to -1. */
 void hd_discard_add(struct hd_discard *d, int *fd);
 /* Starts a child that closes up to HD_CHILD_FDS queued connections, if they are due and fewer than HD_DISCARD_CHILDREN
  * children are running. */

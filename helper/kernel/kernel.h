@@ -117,7 +117,7 @@ struct hd_kernel {
     int (*bind)(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id);
     void (*unbind)(void *arg, int *sock);
 
-    /* Functions for descriptors of clients. A client can make the first two block indefinitely, so only
+    /* Functions for descriptors of clients. A client can make the first two functions block indefinitely, so only
      * helper/child/inspect.c calls them, in a separate process. */
     int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF if fd is not a dma-buf */
     int (*connection)(void *arg, int fd, struct hd_conn *out);

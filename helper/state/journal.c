@@ -359,8 +359,8 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     return 0;
 }
 
-/* Checks that no other user could have written the journal, because a privileged process acts on it. The user of
- * `hawserd --user` owns both the journal and its folder. */
+/* Checks that no other user could have written the journal, because a privileged process acts on the journal. The user
+ * of `hawserd --user` owns both the journal and its folder. */
 static int check_owner(const char *path, const struct stat *file)
 {
     char folder[256];

@@ -145,8 +145,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
         n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 
-/* Returns a copy of the previous table in which the remaining queues cyclically replace the taken ones. The caller must
- * free it. Returns NULL if out of memory. */
+/* Returns a copy of the previous table in which the remaining queues cyclically replace the taken queues. The caller
+ * must free the copy. Returns NULL if out of memory. */
 static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct hd_set *taken)
 {
     uint32_t *t = calloc(nic->n_was, sizeof(*t));
@@ -232,8 +232,8 @@ bool hd_any_bound(const struct hd_queue *q, unsigned n)
     return false;
 }
 
-/* Returns to RSS the queues that are not bound, and adds their number to *back. Queues that another program has bound
- * are not returned, because ordinary traffic on a bound queue cannot be read by programs without devmem. */
+/* Restores to RSS the queues that are not bound, and adds their number to *back. Queues that another program has bound
+ * are not restored, because programs without devmem cannot read ordinary traffic on a bound queue. */
 static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q,
                               struct hd_rss *rss, unsigned *back)
 {

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Maximum bytes of a line. inih splits a line that does not fit in 200 bytes (INI_MAX_LINE), and parses the rest as a
- * new line. */
+/* Maximum length of a line, in bytes. inih splits a line that does not fit in 200 bytes (INI_MAX_LINE), and parses the
+ * rest as a new line. */
 #define LINE_MAX_BYTES 190
 
 enum key { K_NICS, K_QUEUES, K_MAX_QUEUES, K_MAX_BINDINGS, K_MAX_RULES, K_MAX_BYTES, K_COUNT };

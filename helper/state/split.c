@@ -21,7 +21,7 @@
 
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
 {
-    /* The buffers of gve have rx-buf-len bytes: 2048 by default, or 4096 (gve_set_rx_buf_len_config() in
+    /* gve's buffers are rx-buf-len bytes long: 2048 by default, or 4096 (gve_set_rx_buf_len_config() in
      * gve_main.c:2133). Packets that fit into 2048 bytes need no change, because two buffers then share a page. */
     uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
     return now->buf_len && now->buf_len < page && mtu > now->buf_len + HEADERS ? page : 0;
@@ -130,8 +130,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
         log_split_change(s, nic, &now, &on);
     if (rc || changed || !first)
         return rc;
-    /* Header split was already configured by another program, which must undo it. If hawserd set it to automatic, the
-     * driver might report the same state, but bindings of the other program would fail. */
+    /* Another program had already configured header split, and must also undo this. If hawserd set header split to
+     * automatic, the driver might report the same state, but bindings of the other program would fail. */
     nic->split_set = false;
     return hd_journal_write(s);
 }
@@ -149,8 +149,8 @@ static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_spli
 
 /* Sets header split to automatic and stores the resulting state in *now. Automatic is the kernel's initial setting.
  * bnxt and fbnic accept it but refuse "off" (bnxt_ethtool.c:870, fbnic_ethtool.c:359). "On" must not remain if it was
- * not configured before, even if the driver reported it, because it prevents XDP programs on the NIC (dev_xdp_install()
- * in net/core/dev.c:10473). */
+ * not configured before, even if the driver reported "on", because "on" prevents XDP programs on the NIC
+ * (dev_xdp_install() in net/core/dev.c:10473). */
 static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now)
 {
     struct hd_split to = nic->split_was;

@@ -44,7 +44,8 @@ void hd_state_free(struct hd_state *s)
     hd_state_forget(s);
 }
 
-/* Writes the journal after an undo. A failure is only logged: a later undo finds that the change no longer exists. */
+/* Writes the journal after an undo. A failure is only logged, because a later undo detects that the change no longer
+ * exists. */
 static void update_state_journal(struct hd_state *s)
 {
     if (hd_journal_write(s) < 0)
@@ -264,8 +265,8 @@ static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd
     return queue;
 }
 
-/* Fails with -EEXIST if the connection already has a flow rule, because it is undefined which of two rules a NIC
- * applies. */
+/* Fails with -EEXIST if the connection already has a flow rule, because it is undefined which of the two rules a NIC
+ * would apply. */
 static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
 {
     HW_AUTO_FREE struct hd_rule *all = NULL;
@@ -283,7 +284,7 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     return 0;
 }
 
-/* Turns reports of destroyed sockets on or off. They should be on only while there are rules, because they are
+/* Turns reports of destroyed sockets on or off. Reports are turned on only while rules exist, because reports are
  * expensive on a machine with many connections. */
 static int watch_sockets(struct hd_state *s, bool on)
 {
@@ -441,8 +442,8 @@ uint64_t hd_look(struct hd_state *s)
 
 /* ---- undo ----------------------------------------------------------------------------------------- */
 
-/* Ends a binding: removes the rules first, so that no more data arrives, then the binding, and then returns the queues
- * to RSS. */
+/* Ends a binding. Removes the rules first, so that no more data arrives, then the binding, and finally restores the
+ * queues to RSS. */
 static void binding_end(struct hd_state *s, struct hd_binding *b)
 {
     struct hd_nic *nic = b->nic;

@@ -85,14 +85,14 @@ void hd_state_init(struct hd_state *s, const struct hd_kernel *k, const struct h
 void hd_state_free(struct hd_state *s);
 /* Frees NICs and rules without changing the kernel's settings. */
 void hd_state_forget(struct hd_state *s);
-/* Handle requests to bind and to steer. Fill in the reply, or undo their changes and fail with -errno. dmabuf is the
- * request's descriptor, and is valid only if f->rc is 0. */
+/* Handle requests to bind and to steer. Fill in the reply. On failure, undo all changes and return -errno. dmabuf is
+ * the request's descriptor, and is valid only if f->rc is 0. */
 int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_rights *r, const struct hd_facts *f,
             int dmabuf, const struct hw_helper_request *q, struct hw_helper_reply *a);
 int hd_steer(struct hd_state *s, const void *owner, const struct hd_rights *r, const struct hd_facts *f,
              uint32_t binding, struct hw_helper_reply *a);
-/* Releases a binding or a rule. Fails with -ENOENT if the owner has none with this id. Changes that cannot be undone
- * are logged and left to hd_settle_all(). */
+/* Releases a binding or a rule. Fails with -ENOENT if the owner has no binding or rule with this id. Changes that
+ * cannot be undone are logged and left to hd_settle_all(). */
 int hd_release(struct hd_state *s, const void *owner, uint32_t id);
 /* Removes the rules of sockets that the kernel reports as destroyed. If reports were lost, makes the checks of all
  * connections due. */

@@ -136,7 +136,7 @@ int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash)
     return queue == -2 ? (int)READ_ONCE(nic->indir[*hash % DMNIC_INDIR]) : queue;
 }
 
-/* Rules change under the device's lock (rtnl on 6.12). The data path only reads them. */
+/* Rules are changed under the device's lock (rtnl on 6.12). The data path only reads rules. */
 static struct dmnic_rule *rule_at(struct dmnic *nic, u32 location)
 {
     return rcu_dereference_protected(nic->rules[location], true);

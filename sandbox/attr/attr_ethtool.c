@@ -76,8 +76,8 @@ static bool same_attr(const struct nlattr *a, const struct nlattr *b)
     return a && b && a->nla_len == b->nla_len && memcmp(a, b, a->nla_len) == 0;
 }
 
-/* Sets only the attributes that differ, because a driver refuses settings that it lacks even with their current
- * value. */
+/* Sets only the attributes that differ, because a driver refuses settings that it does not support, even if the value
+ * does not change. */
 int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     static const char zeros[8];

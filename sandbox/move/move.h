@@ -16,7 +16,7 @@
 #include <net/if.h>
 #include <sys/types.h>
 
-/* This folder must not survive a reboot, because network namespaces do not survive it either. */
+/* This folder must not survive a reboot, because network namespaces do not survive a reboot either. */
 #define SB_JOURNAL_DIR "/run/hawser/sandbox"
 #define SB_ID_MAX      128
 #define SB_NICS_MAX    64

@@ -46,8 +46,8 @@ static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_l
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Moves a device that is not the NIC back to the namespace `to`, from which it came, down and without addresses, as it
- * arrived. Always fails with -ENODEV. */
+/* Moves a device that is not the NIC back to the namespace `to`, from which it was moved. The device is down and has no
+ * addresses, as when it arrived. Always fails with -ENODEV. */
 static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
     const char *name = b->j->nic[i].link.name;

@@ -50,7 +50,7 @@ struct sb_map {
     bool others;      /* keep devices that are not in the map; otherwise they cause -ENODEV */
     uint64_t elapsed; /* seconds since the message was read, which are subtracted from lifetimes */
     bool skip6;       /* leave out IPv6 routes and rules */
-    bool nodad;       /* skip duplicate address detection for IPv6 addresses, because they were in use until now */
+    bool nodad;       /* skip duplicate address detection, because the IPv6 addresses were in use until now */
 };
 
 #define SB_MSG_MAX 16384

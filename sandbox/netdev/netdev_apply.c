@@ -201,7 +201,7 @@ int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, 
     int rc = 0;
     for (size_t i = 0; i < j->n && rc == 0; i++) {
         /* The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in reverse
-         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c). The order decides which addresses are secondary, and which
+         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c). The order determines which addresses are secondary, and which
          * source address is used. */
         const struct sb_record *r = &j->rec[family == AF_INET ? i : j->n - 1 - i];
         if (r->kind != SB_ADDR || r->nic != nic || family_of_record(r) != family)

@@ -229,7 +229,7 @@ int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h)
     return ((const struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_ifindex;
 }
 
-/* Calls fn for each nexthop until fn returns true. Returns true if it did. */
+/* Calls fn for each nexthop until fn returns true. Returns true if fn has returned true. */
 static bool each_hop(const struct nlattr *a, bool (*fn)(struct rtnexthop *hop, void *arg), void *arg)
 {
     char *p = mnl_attr_get_payload(a);

@@ -91,8 +91,8 @@ int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struc
     int dir[HW_ARRAY_LEN(groups)], rc = 0;
     for (size_t g = 0; g < HW_ARRAY_LEN(groups); g++)
         dir[g] = open_dir(groups[g], name);
-    /* Two passes, because some sysctls require others: addr_gen_mode 2 is refused before stable_secret is set, and the
-     * record of stable_secret may come later. */
+    /* Two passes are needed, because some sysctls require others: addr_gen_mode 2 is refused before stable_secret is
+     * set, and the record of stable_secret may follow the record of addr_gen_mode. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < j->n && rc == 0; i++) {
             if (j->rec[i].kind != SB_SYSCTL || j->rec[i].nic != nic)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Serves the tree over FUSE. Live files are read from the host's sysfs, below a root that was opened before. */
+/* Serves the tree over FUSE. Live files are read from the host's sysfs, below a root that was opened earlier. */
 #define FUSE_USE_VERSION 35
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"

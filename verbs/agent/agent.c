@@ -166,7 +166,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (*c->section && !vb_policy_has(a->o.policy, c->section))
         return hw_fail(-EINVAL, "the annotation hawser.verbs.policy selects section '%s', which is not in the policy",
                        c->section);
-    /* Checks the annotations without a device. A conflict with the section of a device is found when the device is
+    /* Checks the annotations without a device. A conflict with the section of a device is detected when the device is
      * opened. */
     int rc = vb_policy_rules(a->o.policy, c->section, c->annotations, c->n_annotations, "", &rules);
     if (rc < 0)

@@ -61,9 +61,9 @@ int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, in
  * string if there is nothing to explain. */
 const char *vb_broker_signal(int sig);
 
-/* Runs the agent until stop or leave becomes readable. stop, or an error, also ends the brokers. With leave, the agent
- * first serves the runtimes that are already waiting. After leave, or if the agent dies, the brokers continue, and a
- * new agent does not affect them. Returns 0 or -errno. */
+/* Runs the agent until stop or leave becomes readable. stop, or an error, also ends the brokers. If leave becomes
+ * readable, the agent first serves the runtimes that are already waiting, and the brokers continue. The brokers also
+ * continue if the agent dies. A new agent does not affect existing brokers. Returns 0 or -errno. */
 int vb_agent(const struct vb_agent_options *o);
 
 #endif

@@ -34,8 +34,8 @@ static int make_nodes(const char *state_dir, char *out, size_t cap)
     return 0;
 }
 
-/* Returns true if the policy allows the container raw packets or flow steering on any present device. The broker needs
- * CAP_NET_RAW for these. */
+/* Returns true if the policy allows the container raw packets or flow steering on any existing device. The broker needs
+ * CAP_NET_RAW for both. */
 static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
 {
     static struct vb_device device[VB_DEVICES_MAX];
@@ -72,7 +72,7 @@ static pid_t number_in_proc(void)
 }
 
 /* Range of user ids for brokers, 0x70000000 to 0x7ffdffff, which systemd leaves unused. systemd 258 and later use ids
- * from 0x7ffe0000 on for files of other systems (UIDS-GIDS of systemd). */
+ * from 0x7ffe0000 up for files of other systems (UIDS-GIDS of systemd). */
 #define FIRST_USER 0x70000000u
 #define USERS      0x0ffe0000u
 
@@ -90,7 +90,7 @@ static bool is_taken(DIR *proc, uid_t uid)
 }
 
 /* Chooses a random user id for this broker. If a container with CAP_SETUID, which Docker grants, could predict the user
- * of the next broker, it could use up the kernel's limits for this user. */
+ * of the next broker, the container could exhaust the kernel's limits for this user. */
 static int choose_user(uid_t *out)
 {
     DIR *proc = opendir("/proc");
@@ -110,7 +110,7 @@ static int choose_user(uid_t *out)
 }
 
 /* Unblocks all signals, resets SIGTERM and SIGINT to their default actions, ignores SIGPIPE, and detaches from the
- * terminal. If parent is not 0, the kernel kills this process when its parent ends. */
+ * terminal. If parent is not 0, the kernel kills this process when its parent exits. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;
@@ -180,7 +180,7 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Returns true if process pid has ended. folder is its folder in /proc, or -1 if it was not opened. A zombie has no
+/* Returns true if process pid has exited. folder is its folder in /proc, or -1 if it was not opened. A zombie has no
  * namespaces. */
 static bool has_container_ended(pid_t pid, int folder)
 {

@@ -127,8 +127,8 @@ static int set_up_broker(struct vb_broker *b)
     raise_broker_fd_limit();
     tzset(); /* reads a file, which is not possible later; needed for the timestamps of the audit */
     /* The kernel limits the instances and watches of inotify, and the watches of epoll, for each user. Root in a
-     * container may be root of the machine. If the broker created these as root, a container could use up the limit for
-     * all brokers. */
+     * container may be root of the machine. If the broker created instances and watches as root, a container could
+     * exhaust the limit for all brokers. */
     int rc = vb_guard_as(b->o->uid, make_counted, b);
     if (rc)
         return rc;

@@ -212,8 +212,8 @@ void vb_kept_sweep(struct vb_broker *b, bool all);
 void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
 
 /* reconcile.c */
-/* Settles a request that a stub has run or may have run. rc is the result that the stub reports, or VB_UNKNOWN. Asks
- * the kernel where the stub's report cannot be trusted. */
+/* Settles a request that a stub has run or may have run. rc is the result that the stub reports, or VB_UNKNOWN. Queries
+ * the kernel if the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
 /* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is

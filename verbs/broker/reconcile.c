@@ -121,8 +121,8 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
         uint64_t length, iova;
         seen[i].number = list[i];
         seen[i].known = vb_objects_mr_known(c->objects, list[i], &seen[i].bytes);
-        /* The iova can stand for the address: the kernel accepts an MR only if both have the same offset in a page
-         * (ib_uverbs_reg_mr()). */
+        /* The iova can be used instead of the address, because the kernel accepts an MR only if both have the same
+         * offset in a page (ib_uverbs_reg_mr()). */
         if (!seen[i].known && query_mr(b, c, r, fd, list[i], &length, &iova) >= 0 && length > 0) {
             seen[i].known = true;
             seen[i].bytes = vb_pinned_bytes(iova, length);

@@ -371,7 +371,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     }
     struct vb_job *j = w->running;
     int rc = vb_stub_park(&w->stub, &call->n, &result);
-    if (rc == -ESRCH) { /* a thread of the application has the thread number of a stub that has ended */
+    if (rc == -ESRCH) { /* a thread of the application has the TID of a stub that has exited */
         worker_free(b, w);
         return false;
     }
