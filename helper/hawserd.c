@@ -104,7 +104,7 @@ static int parse_daemon_args(int argc, char **argv, struct args *a)
     return 0;
 }
 
-/* Creates a file's folder if the folder is missing. Unless user is NULL, makes `user` the owner of the folder. */
+/* Creates a file's folder, owned by `user` unless user is NULL. Does nothing if the folder already exists. */
 static int make_daemon_folder(const char *path, const char *user)
 {
     char copy[256];

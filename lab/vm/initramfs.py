@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the archive from which the VM lab boots: a cpio archive with busybox, shells, programs and the libraries that
-they need, kernel modules with their dependencies, any files and folders, and /init. The archive is built for each boot, which
-takes well under a second. It is not compressed, because decompression would take the guest more time than reading."""
+they need, kernel modules with their dependencies, any files and folders, and /init. The archive is built for each boot,
+which takes well under a second. It is not compressed, because decompression would take the guest more time than reading.
+"""
 import lzma
 import os
 import shutil

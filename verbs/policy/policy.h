@@ -94,7 +94,8 @@ struct vb_verdict {
     char rule[64];  /* for example "max_qps = 4"; empty for an ordinary error, which is not logged */
     char text[160]; /* for example "the limit of 4 is reached" */
 };
-/* Checks whether the container may open the device once more. Does not count the open; vb_objects_new() does. */
+/* Checks whether the container may open the device one more time. Does not count the open, because vb_objects_new()
+ * does. */
 void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struct vb_verdict *v);
 /* Checks whether the container may make a request. Counts nothing. */
 void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const struct vb_objects *o,

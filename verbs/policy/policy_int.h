@@ -76,7 +76,7 @@ static inline bool vb_within(const struct vb_prefix *p, const uint8_t *gid)
 }
 
 /* Returns the key that limits a type, for example "max_qps". Returns NULL for VB_NONE, and for VB_CHANNEL and VB_ASYNC,
- * which are file descriptors: the broker does not see when they are closed. */
+ * which are file descriptors: the broker is not informed when they are closed. */
 const char *vb_limit_key(enum vb_type t);
 
 /* The registered memory that a request asks for. */

@@ -17,7 +17,7 @@
 /* Limit for the inputs and outputs of a request together, in bytes. QUERY_GID_TABLE needs 32 bytes for each of rxe's
  * 1,024 entries. */
 #define VB_COPY_MAX 65536
-/* Size of `out` that is always enough for vb_request_build() if split is 0, in bytes. */
+/* A size of `out`, in bytes, that is always sufficient for vb_request_build() if split is 0. */
 #define VB_BUILD_MAX \
     (VB_COPY_MAX + sizeof(struct ib_uverbs_ioctl_hdr) + (VB_ATTRS_MAX + 1) * sizeof(struct ib_uverbs_attr))
 
@@ -82,7 +82,7 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
  * memory is not read again. */
 int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, void *arg);
 
-/* Returns the file descriptor in an attribute of kind VB_FD, VB_RAW_FD or VB_FD_NEW. The descriptor has 4 bytes in
+/* Returns the file descriptor in an attribute of kind VB_FD, VB_RAW_FD or VB_FD_NEW. The descriptor takes 4 bytes in
  * REG_DMABUF_MR and 8 bytes in other methods. */
 static inline int vb_attr_fd(const struct vb_attr *a)
 {
@@ -126,8 +126,8 @@ struct vb_layout {
  * -E2BIG if cap or split is too small. */
 int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint64_t base, uint32_t split,
                      struct vb_layout *l);
-/* Reads the results from out, which has the layout l of vb_request_build(), into r. The bytes of outputs go to r->copy,
- * new numbers and flags to the raw attributes. */
+/* Reads the results from out, which has the layout l of vb_request_build(), into r. Stores the bytes of outputs in
+ * r->copy, and new numbers and flags in the raw attributes. */
 void vb_request_collect(struct vb_request *r, const uint8_t *out, const struct vb_layout *l);
 
 /* Returns true if the request has outputs. Otherwise vb_request_give() writes nothing. */

@@ -91,7 +91,8 @@ int vb_guard_broker(bool raw)
     return keep_needs(raw ? BIT(CAP_NET_RAW) : 0);
 }
 
-/* Changes to user uid, unless uid is 0, with only the group of the same number. Keeps the capabilities in keep. */
+/* Unless uid is 0, changes to user uid, and to the group of the same number as the only group. Keeps the capabilities
+ * in keep. */
 static int become_broker_user(uid_t uid, uint64_t keep)
 {
     uint64_t had;

@@ -137,7 +137,8 @@ static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int list
     } else if (state == VB_FAILED) {
         rc = hw_fail_copy(sh->rc, sh->text);
     } else {
-        /* If the thread still waits, it gets the error now. Otherwise the tracer reports the error to it later. */
+        /* If the thread is still waiting, it gets the error now. Otherwise, the tracer reports the error to the thread
+         * later. */
         vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
         rc = hw_fail(-ETIMEDOUT, "no stub could be injected into the process of thread %u within %d s", n->pid,
                      VB_INJECT_MS / 1000);

@@ -157,9 +157,9 @@ int vb_stub_drop(struct vb_stub *s, int listener);
 /* Checks whether the stub may lock memory without limit (CAP_IPC_LOCK) although thread tid may not. If tid is 0, checks
  * only the stub. Returns 1 if so, 0 if not, or -errno if the capabilities cannot be read. */
 int vb_stub_locks(struct vb_tracer *t, const struct vb_stub *s, pid_t tid);
-/* Removes the device from the stub's table, while the stub is parked. The caller must close its descriptor of the
- * device only afterwards: if the stub's reference is the last one, the device is closed only when the stub runs
- * again. */
+/* Removes the device from the stub's table, while the stub is parked. The caller must not close its own descriptor of
+ * the device before this call. If the stub's reference is the last reference, the device is closed only when the stub
+ * runs again. */
 int vb_stub_clear(struct vb_stub *s, int listener);
 /* Returns true if the stub has exited. */
 bool vb_stub_gone(const struct vb_stub *s);

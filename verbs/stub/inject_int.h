@@ -19,8 +19,8 @@ extern const uint8_t vb_stub_code[], vb_stub_after[], vb_stub_end_of_code[];
 #define SYS_mseal 462
 #endif
 
-/* A window consists of two memfds. The part that only the broker may write is sealed against new writable mappings. The
- * part for results must be mapped writable. */
+/* A window consists of two memfds. The part that only the broker may write to is sealed against new writable mappings.
+ * The part for results must be mapped writable. */
 struct vb_window {
     uint8_t *mine;      /* the broker's mapping of VB_MINE_SIZE bytes, all writable */
     int fixed, results; /* descriptors for the application; fixed is read-only */

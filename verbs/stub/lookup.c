@@ -52,8 +52,8 @@ bool vb_lookups_wait(const struct vb_lookups *l)
     return l->spent >= 0 || l->mount < 0;
 }
 
-/* Unmounts the mount of the last open and prepares one for the next open. This is done when the tracer is idle, because
- * unmounting waits for an RCU grace period (namespace_unlock() in fs/namespace.c). */
+/* Unmounts the mount of the last open and prepares a mount for the next open. The tracer calls this function when it is
+ * idle, because unmounting waits for an RCU grace period (namespace_unlock() in fs/namespace.c). */
 void vb_lookups_idle(struct vb_lookups *l)
 {
     hw_close(&l->spent);

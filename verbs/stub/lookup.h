@@ -26,7 +26,7 @@ struct vb_lookups {
 /* A query to the tracer process, and the answer. */
 enum vb_lookup_kind {
     VB_LOOKUP_OPEN,    /* opens the device at a path of the program; returns fd */
-    VB_LOOKUP_PROCESS, /* finds the process of a thread; returns its number in tgid and a pidfd in fd */
+    VB_LOOKUP_PROCESS, /* finds the process of a thread; returns the PID in tgid and a pidfd in fd */
     VB_LOOKUP_THREAD,  /* returns in fd a pidfd of a thread or, with folder = true, its folder in /proc */
     VB_LOOKUP_ALONE,   /* value is 1 if the thread is the last running thread of process tgid */
     VB_LOOKUP_NAME,    /* returns the name of a thread in text */

@@ -17,7 +17,7 @@
 /* Receives the next notification, and blocks if there is none. Returns -EAGAIN if the notification has been withdrawn,
  * because the thread has died or a signal has interrupted its call, or if a signal has interrupted the wait. */
 int vb_notify_next(int listener, struct seccomp_notif *n);
-/* Returns true if the thread is still waiting. Data that was read before this call is then from the thread's
+/* Returns true if the thread is still waiting. If so, data that was read before this call came from the thread's
  * process. */
 bool vb_notify_valid(int listener, uint64_t id);
 /* Makes the call return `value` if rc is 0, or fail with the errno |rc| otherwise. Fails with -ENOENT if the call is no
@@ -39,7 +39,8 @@ int vb_notify_sync(int listener);
 int vb_mem_read(pid_t tid, uint64_t address, void *dst, size_t n);
 /* Returns the process of thread tid, or 0 if the thread has exited. */
 pid_t vb_process_of(pid_t tid);
-/* Reads a string of at most cap - 1 bytes. Fails with -ENAMETOOLONG if the string is longer, or like vb_mem_read(). */
+/* Reads a string of at most cap - 1 bytes. Fails with -ENAMETOOLONG if the string is longer, and otherwise like
+ * vb_mem_read(). */
 int vb_mem_string(pid_t tid, uint64_t address, char *dst, size_t cap);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contains the machine code of the stub, makes the memory of its window, and controls the stub for the broker. */
+/* Contains the machine code of the stub, creates the memory of the window, and controls the stub for the broker. */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
 #include "verbs/stub/notify.h"
@@ -214,7 +214,8 @@ struct seen {
 };
 enum { PARTS = 3 };
 
-/* Returns which part of the window at address `at` the mapping s is, or PARTS if s is not a part. */
+/* Returns the index of the part that mapping s is in a window at address `at`, or PARTS if s is not a part of the
+ * window. */
 static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
 {
     const struct seen parts[PARTS] = {
@@ -368,7 +369,7 @@ int vb_stub_watch(const struct vb_stub *s)
 
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
 {
-    /* vb_stub_gone() is called last: if the stub still exists then, s->tid was the stub's number in kcmp(). */
+    /* vb_stub_gone() is called last: if the stub still exists at that time, s->tid was the stub's TID during kcmp(). */
     return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !vb_stub_gone(s);
 }
 

@@ -432,7 +432,7 @@ static void detach_tracee(struct tracer *t, struct user_regs_struct *r)
         ptrace(PTRACE_DETACH, t->tid, 0, 0);
 }
 
-/* Makes the stub exit before it has run, with the same `syscall` instruction as the thread's calls. */
+/* Makes the stub exit before it has run any code. Uses the same `syscall` instruction as for the thread's calls. */
 static void end_stub(struct tracer *t)
 {
     struct user_regs_struct r = t->saved;

@@ -215,7 +215,7 @@ void vb_tracer_end(struct vb_tracer *t)
     t->spare = NULL;
 }
 
-/* Fails with -EIO. The tracer cannot be started again, because it would inherit the broker's filter. */
+/* Fails with -EIO. The tracer cannot be started again, because a new tracer would inherit the broker's filter. */
 static int has_ended(const struct vb_tracer *t)
 {
     return hw_fail(-EIO,
