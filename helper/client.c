@@ -42,8 +42,8 @@ static void fill_account(struct hd_account *u, uint64_t now)
     fill_tokens(&u->binds, now, HD_BINDS_RATE, HD_BINDS);
 }
 
-/* Frees an unused account after all its tokens are available again. If the account were freed earlier, the user could
- * get a full set of tokens by connecting again. */
+/* Frees an unused account once all its tokens are available again. If the account were freed earlier, the user could
+ * get a full set of tokens by reconnecting. */
 static void forget_account(struct hd_account *u, uint64_t now)
 {
     fill_account(u, now);
@@ -128,7 +128,8 @@ static int admit_client(struct hd_daemon *d, struct hd_client *c, const struct u
     c->account = find_account(d, who->uid);
     if (!c->account)
         return hw_no_memory("a user");
-    /* If many clients are connected, each user may have only a few, so that a few users cannot use up the limit. */
+    /* If many clients are connected, each user may have only a few clients, so that a few users cannot exhaust the
+     * limit. */
     unsigned most = d->n_clients < HD_CLIENTS_BUSY ? HD_CLIENTS_PER_USER : HD_CLIENTS_FEW;
     if (c->account->clients >= most || d->n_clients >= HD_CLIENTS_MAX)
         return hw_fail(
@@ -163,8 +164,8 @@ void hd_client_accept(struct hd_daemon *d)
              : c ? admit_client(d, c, &who)
                  : hw_no_memory("a client");
     if (rc || !c) {
-        /* This is the reply to the client's greeting, which has number 1. The greeting itself is not read, because
-         * nothing is read from a refused client. */
+        /* This is the reply to the client's greeting, which has number 1. The greeting is not read, because nothing is
+         * read from a refused client. */
         struct hw_helper_reply a = {.type = HW_H_HELLO, .seq = 1};
         set_refusal(&a, rc);
         (void)send_answer(fd, &a);
@@ -352,8 +353,8 @@ void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents)
         return;
     }
     int rc = hw_helper_request_decode(p.buf, (size_t)p.len, &q);
-    /* A malformed request is answered only if it has another version. The sender of any other malformed request would
-     * not understand an answer. */
+    /* A malformed request is answered only if its version is not supported. The sender of any other malformed request
+     * would not understand the answer. */
     if (rc == -EPROTONOSUPPORT) {
         struct hw_helper_reply a = {.type = q.type, .seq = q.seq};
         set_refusal(&a, rc);
@@ -416,8 +417,8 @@ void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short rev
             drop_client(d, c, "the request has too many descriptors");
         else
             answer_request(d, c, &c->q, &f, dmabuf);
-        hw_close(&dmabuf);                /* the child also has the descriptor open, and closes the last reference */
-        (void)shutdown(i->pair, SHUT_WR); /* not SHUT_RDWR, which would look as if the child had ended */
+        hw_close(&dmabuf);                /* the child has the descriptor open too, and closes the last reference */
+        (void)shutdown(i->pair, SHUT_WR); /* not SHUT_RDWR, which would look as if the child had exited */
         return;
     }
     if (revents & POLLHUP)

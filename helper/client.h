@@ -31,7 +31,7 @@ struct hd_client {
     struct hw_helper_request q;
 };
 
-/* Represents a child process that inspects a descriptor, until the process has ended. */
+/* Represents a child process that inspects a descriptor, until the process has exited. */
 struct hd_inspection {
     struct hw_list node;
     int pair;
@@ -42,14 +42,14 @@ struct hd_inspection {
 void hd_clients_init(struct hd_daemon *d);
 /* Accepts or refuses the next connection. */
 void hd_client_accept(struct hd_daemon *d);
-/* Returns the events to poll for on the client's socket: POLLIN or 0. Lowers *wake to the time of the client's next
- * action. */
+/* Returns the events to poll for on the client's socket: POLLIN or 0. If the client needs service before *wake, lowers
+ * *wake to that time. */
 short hd_client_events(struct hd_client *c, uint64_t now, uint64_t *wake);
 /* Handles the next request, or the end of the connection. */
 void hd_client_serve(struct hd_daemon *d, struct hd_client *c, short revents);
 /* Ends a client and releases its bindings and rules. hd_clients_reap() frees the client later. */
 void hd_client_end(struct hd_daemon *d, struct hd_client *c);
-/* Handles the answer of an inspection, or the end of its process. May free i. */
+/* Handles the answer of an inspection, or the exit of the child process. May free i. */
 void hd_inspection_serve(struct hd_daemon *d, struct hd_inspection *i, short revents);
 /* Ends clients that have missed their deadlines. Frees ended clients, and unused accounts whose tokens are all
  * available. */

@@ -55,7 +55,7 @@ struct set {
     nfds_t clients, n; /* index after the last client, and after the last entry */
 };
 
-/* Fills the poll set. Returns the latest time at which poll() must return. */
+/* Fills the poll set. Returns the time by which poll() must return. */
 static uint64_t fill_set(struct hd_daemon *d, struct set *s)
 {
     uint64_t now = hw_now(), wake = d->discard.due;

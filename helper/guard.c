@@ -76,7 +76,7 @@ struct ll_ruleset {
      LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |  \
      LANDLOCK_ACCESS_FS_MAKE_SYM)
 
-/* Allows access to a folder: to path, or to the folder of path if file is true. */
+/* Allows access to the folder path or, if file is true, to the folder that contains path. */
 static int allow_folder(int ruleset, const char *path, bool file, uint64_t access)
 {
     char copy[256];
@@ -215,7 +215,7 @@ static const struct call_args with_args[] = {
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_NETLINK}, {2, ALL, NETLINK_DROP_MEMBERSHIP}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, SOL_SOCKET}, {2, ALL, SO_RCVTIMEO}}},
     {SCMP_SYS(setsockopt), 2, {{1, ALL, IPPROTO_TCP}, {2, ALL, TCP_REPAIR}}},
-    /* clone() may only fork, and may not create threads or namespaces */
+    /* clone() can only fork, and cannot create threads or namespaces */
     {SCMP_SYS(clone), 1, {{0, UINT64_MAX, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD}}},
     {SCMP_SYS(mmap), 1, {{2, PROT_EXEC, 0}}},
 };

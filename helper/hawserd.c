@@ -104,7 +104,7 @@ static int parse_daemon_args(int argc, char **argv, struct args *a)
     return 0;
 }
 
-/* Creates the folder of a file if it is missing, with `user` as its owner unless user is NULL. */
+/* Creates a file's folder, owned by `user` unless user is NULL. Does nothing if the folder already exists. */
 static int make_daemon_folder(const char *path, const char *user)
 {
     char copy[256];
@@ -120,9 +120,10 @@ static int make_daemon_folder(const char *path, const char *user)
     return 0;
 }
 
-/* Loads the policy. If path is NULL and HD_POLICY_FILE does not exist, root and the user that hawserd will run as
- * (NULL: the present user) may use all NICs, within the default limits. hd_guard_caps() refuses an unknown user later.
- */
+/* Loads the policy. If path is NULL and HD_POLICY_FILE does not exist, root and the user that hawserd will run as (the
+ * current user if user is NULL) may use all NICs, within the default limits. hd_guard_caps() refuses an unknown user
+ * later.
+ * */
 static int load_policy(struct hd_policy *p, const char *path, const char *user)
 {
     if (!path && access(HD_POLICY_FILE, F_OK) < 0 && errno == ENOENT) {
@@ -134,7 +135,7 @@ static int load_policy(struct hd_policy *p, const char *path, const char *user)
 }
 
 /* Opens the socket for sd_notify(3) messages to systemd (Type=notify). Call it before the seccomp filter is installed,
- * because the filter forbids such sockets. Returns -1 if systemd does not listen. */
+ * because the filter forbids such sockets. Returns -1 if systemd is not listening. */
 static int open_notify(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
@@ -191,8 +192,8 @@ static int guard_daemon(const struct args *a, const struct hw_logger *log)
     return hd_guard_calls();
 }
 
-/* Drops privileges, undoes the changes that the previous hawserd left, and serves clients. The lock and the listener
- * are already open. */
+/* Drops privileges, undoes the changes left by the previous hawserd, and serves clients. The lock and the listener are
+ * already open. */
 static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw_logger *log)
 {
     int notify = open_notify(), rc = guard_daemon(a, log);
@@ -211,8 +212,8 @@ static int run_daemon(const struct args *a, struct hd_daemon *d, const struct hw
     return hd_serve(d);
 }
 
-/* Calls fn(path), and again for up to a second while it fails with -EBUSY or -EADDRINUSE. If the previous hawserd was
- * killed, one of its children may not yet have closed its copies of the lock and the listener. */
+/* Calls fn(path), and retries for up to a second while fn fails with -EBUSY or -EADDRINUSE. If the previous hawserd was
+ * killed, a child of that hawserd may still hold copies of the lock and the listener. */
 static int try_for_a_second(int (*fn)(const char *path), const char *path)
 {
     uint64_t until = hw_deadline(1000);

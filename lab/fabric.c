@@ -79,14 +79,14 @@ int lab_index(unsigned node, unsigned nic, enum lab_end end)
 int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate)
 {
     /*
-     * The bucket refills with the clock, but a softirq checks it and can run milliseconds late on a busy machine. A
-     * burst of 4 ms at the full rate lets the bucket catch up without losing throughput. The burst has room for at
-     * least two of the largest packets (64 KiB before segmentation): sch_tbf splits packets above the burst in
-     * software, and TCP needs the next packet in the queue while one drains.
+     * The bucket fills at a constant rate, but a softirq checks the bucket and can run milliseconds late on a busy
+     * machine. A burst of 4 ms at the full rate lets the bucket catch up without losing throughput. The burst has room
+     * for at least two of the largest packets (64 KiB before segmentation), because sch_tbf splits packets above the
+     * burst in software, and TCP needs the next packet in the queue while one packet drains.
      *
-     * The limit is the length of the queue before the bucket. A full queue adds a delay of 10 ms at the full rate. This
-     * is long enough that TCP's halved window still fills the link (without --delay, a lab has no other delay), and
-     * short enough to avoid bufferbloat. Below 105 mbit the minimum of two large packets makes the queue longer.
+     * The limit is the length of the queue in front of the bucket. A full queue adds a delay of 10 ms at the full rate.
+     * This is long enough that TCP's halved window still fills the link (without --delay, a lab has no other delay),
+     * and short enough to avoid bufferbloat. Below 105 mbit, the minimum of two large packets makes the queue longer.
      */
     uint64_t bytes = rate / 8, floor = 131072;
     uint64_t burst = HW_MIN(HW_MAX(bytes * 4 / 1000, floor), (uint64_t)INT32_MAX);
@@ -121,8 +121,8 @@ static int build_cable(struct lab *l, const struct hw_lab_spec *spec, unsigned n
     return rc;
 }
 
-/* Writes a name such as "b3" for the port of a node's NIC in the switch. end is "", or "n" or "r" for a relay's
- * links. */
+/* Writes a name such as "b3" for the port of a node's NIC in the switch. end is "" or, for a relay's links, "n" or
+ * "r". */
 static void name_port(char out[IFNAMSIZ], unsigned node, unsigned nic, const char *end)
 {
     char name[LAB_NODE_NAME];
@@ -213,8 +213,8 @@ static int add_routes(struct hw_netlink *rt, const struct hw_rtnl_route *routes,
     return rc;
 }
 
-/* Sets up a NIC of HW_LAB_ROUTED: a /31 on its port, forwarding in the router, and in the node a table that the
- * NIC's address selects. The first NIC also has the default route. */
+/* Sets up a NIC of HW_LAB_ROUTED: a /31 on its port, forwarding in the router, and a routing table in the node that the
+ * NIC's address selects. The first NIC also gets the default route. */
 static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     struct hw_netlink *rt = &l->node[node].rt;
@@ -233,9 +233,9 @@ static int route_fabric(struct lab *l, const struct hw_lab_spec *spec, unsigned 
     return hw_rtnl_rule_add(rt, &rule);
 }
 
-/* Sets up a NIC of HW_LAB_GCP, which is like Google's cloud: a /32 address, the gateway on the link, the NIC's subnet
- * behind the gateway, and everything else through the first NIC. Rails are separate networks: the router uses the table
- * of the rail on which a packet arrived. */
+/* Sets up a NIC of HW_LAB_GCP, as in Google's cloud: a /32 address, the gateway on the link, the NIC's subnet behind
+ * the gateway, and a default route through the first NIC. Rails are separate networks, because the router uses the
+ * table of the rail on which a packet arrived. */
 static int route_cloud(struct lab *l, const struct hw_lab_spec *spec, unsigned node, unsigned nic)
 {
     char name[IFNAMSIZ];
@@ -312,8 +312,8 @@ static int build_bridges(struct lab *l, const struct hw_lab_spec *spec)
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 /* Waits until all veth links that are up have a carrier, for at most 5 s. Until the kernel's link watcher, a work
- * queue, has seen the carrier, a NIC sends nothing and a bridge's port forwards nothing. Without this wait the first
- * connection could lose its SYN, and take 1 s longer. */
+ * queue, has detected the carrier, a NIC sends nothing and a bridge port forwards nothing. Without this wait, the first
+ * connection could lose its SYN and take 1 s longer. */
 static int wait_ready(struct lab *l, const struct hw_lab_spec *spec)
 {
     size_t cap = ((size_t)l->nodes * 3 + 1) * spec->nics + 8; /* links in the switch: ports, relays, bridges and lo */

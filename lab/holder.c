@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labs without root. A process in its own user namespace holds file descriptors of the nodes' network namespaces. It
- * passes them, together with the user namespace and a route-netlink socket in each network namespace, to every process
- * of the same user that connects to the abstract socket "hawser-lab/<uid>/<lab>". The kernel removes the socket's name
- * when the process exits, and the namespaces when the last process in them exits, so no file can become stale.
+ * Keeps labs without root. A process in a separate user namespace holds file descriptors of the nodes' network
+ * namespaces. The process passes these descriptors, the user namespace, and a route-netlink socket in each network
+ * namespace to every process of the same user that connects to the abstract socket "hawser-lab/<uid>/<lab>". The kernel
+ * removes the socket's name when the process exits, and the namespaces when the last process in them exits, so no file
+ * can become stale.
  *
- * The name is also the lock of `up` and `down`, for root's labs too. If the name is bound but nobody listens, `up` or
- * `down` is in progress.
+ * The name also serves as the lock for `up` and `down`, for root's labs too. If the name is bound but no process is
+ * listening, `up` or `down` is in progress.
  */
 #include "lab/lab_int.h"
 #include "sys/pass.h"
@@ -26,8 +27,8 @@
 #include <unistd.h>
 
 #define PREFIX "hawser-lab"
-/* time limit in ms for the lab's process; longer than building the largest lab takes, because holder_open() may have to
- * wait until a lab is built */
+/* time limit in ms for the lab's process to answer; longer than the time to build the largest lab, because
+ * holder_open() may have to wait until a lab is built */
 #define ANSWER_MS 5000
 #define MAX_FDS   (1 + 2 * (HW_LAB_MAX_NODES + 1))
 
@@ -108,8 +109,7 @@ static int enter_user_namespace(void)
 {
     char map[64];
     unsigned uid = geteuid(), gid = getegid();
-    /* The new network namespace is the one that threads return to, since this process can never enter its original
-     * namespace again. */
+    /* Threads return to the new network namespace, since this process can never enter its original namespace again. */
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
         return hw_fail(
             errno == ENOSPC ? -EPERM : -errno,
@@ -120,7 +120,7 @@ static int enter_user_namespace(void)
     int rc = write_userns_file("/proc/self/uid_map", map);
     if (rc < 0)
         return rc;
-    /* otherwise writing gid_map is refused (user_namespaces(7)) */
+    /* without this, writing gid_map is refused (user_namespaces(7)) */
     rc = write_userns_file("/proc/self/setgroups", "deny");
     if (rc < 0)
         return rc;
@@ -156,7 +156,7 @@ static int holder_build(const struct hw_lab_spec *spec, struct lab *l)
     return rc;
 }
 
-/* Sends all file descriptors of the lab to a client. A client that fails or stalls harms only itself. */
+/* Sends all file descriptors of the lab to a client. A client that fails or stalls affects only itself. */
 static void hand_out(int to, const struct lab *l)
 {
     struct hello m = {.nodes = l->nodes, .has_switch = l->sw.ns >= 0};
@@ -168,7 +168,7 @@ static void hand_out(int to, const struct lab *l)
     size_t made = 0;
     for (; made < spaces; made++) {
         int ns = made < l->nodes ? l->node[made].ns : l->sw.ns;
-        /* a new socket for each client, because the replies for several clients would mix on one socket */
+        /* a new socket for each client, because replies to several clients would mix on one socket */
         if (hw_netns_rtnl(ns, &rt[made]) < 0)
             break;
         fds[1 + made] = ns;
@@ -238,7 +238,7 @@ static _Noreturn void holder_main(const struct hw_lab_spec *spec, int lock, int 
     lock = fd[0];
     report = fd[1];
 
-    /* Listen before anything is built, so that `down` can end this process from now on. */
+    /* Start listening before anything is built, so that `down` can end this process from now on. */
     v.rc = listen(lock, 16) < 0 ? hw_fail(-errno, "listening on the lab's socket: %s", strerror(errno))
                                 : holder_build(spec, &l);
     if (v.rc < 0)
@@ -333,7 +333,7 @@ int holder_end(const char *name)
 {
     pid_t pid = 0;
     HW_AUTO_CLOSE int s = connect_lab_holder(name, &pid);
-    if (s == -ENOENT) { /* nothing listens: either there is no lab, or an up or down is in progress */
+    if (s == -ENOENT) { /* no process is listening: there is no lab, or an up or down is in progress */
         int fd;
         int rc = holder_lock(name, &fd);
         if (rc < 0)
@@ -346,7 +346,7 @@ int holder_end(const char *name)
     HW_AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
         return errno == ESRCH ? 0 : hw_fail(-errno, "opening process %d: %s", (int)pid, strerror(errno));
-    /* If the process still listens now that the pidfd pins it, its PID was not reused. */
+    /* If the process is still listening after the pidfd was opened, its PID has not been reused. */
     pid_t same = 0;
     HW_AUTO_CLOSE int again = connect_lab_holder(name, &same);
     if (again < 0 || same != pid)
@@ -365,7 +365,7 @@ int holder_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap, size_t n)
     int len = snprintf(want, sizeof(want), " @%s/%u/", PREFIX, (unsigned)geteuid());
     FILE *f = fopen("/proc/net/unix", "re");
     if (!f)
-        return (int)n; /* without /proc there is no lab of this kind either */
+        return (int)n; /* without /proc, no lab of this kind can exist */
     while (fgets(line, sizeof(line), f)) {
         const char *at = strstr(line, want);
         char flags[16];

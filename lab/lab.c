@@ -12,7 +12,7 @@
 
 #define PREFIX    "hawser-"
 #define LINKS_MAX (HW_LAB_MAX_NICS + 32) /* links of a node, with some space for links that users add */
-#define WAIT_MS   15000 /* ms that `down` waits for another `up` or `down` to end; enough to create the largest lab */
+#define WAIT_MS   15000 /* ms that `down` waits for another `up` or `down`; enough to create the largest lab */
 
 void lab_init(struct lab *l)
 {
@@ -226,7 +226,7 @@ int hw_lab_up(const struct hw_lab_spec *asked)
     return rc < 0 && rc != -EEXIST ? hw_wrap(rc, "creating the lab '%s'", spec.name) : rc;
 }
 
-/* Opens the namespaces of root's lab that exist. After a crash some may be missing. */
+/* Opens the existing namespaces of a lab that root has created. After a crash, some may be missing. */
 static unsigned open_kept(const char *name, struct lab *l, bool *denied)
 {
     const struct kept which = find_kept_namespaces(name);
@@ -317,8 +317,8 @@ static int remove_root_lab(const char *name, const struct kept *which)
     return rc < 0 ? rc : remove_kept(name, which);
 }
 
-/* Ends the programs of a lab whose own process was killed: they may still run and keep the lab's namespaces. Fails if
- * the caller is one of these programs. */
+/* Ends the programs of a lab whose own process was killed, because these programs may keep the lab's namespaces alive.
+ * Fails if the caller is one of these programs. */
 static int kill_marked_programs(const char *name)
 {
     char mark[64];
@@ -511,8 +511,9 @@ int hw_lab_info(const char *name, struct hw_lab_info *out)
     return rc;
 }
 
-/* Returns true if the folder has no file for a node of the lab before this node; the switch comes after all nodes. A
- * lab is counted at this file, and so only once, even if its name does not fit into the caller's array. */
+/* Returns true if the folder has no file for a node of the lab before this node; the switch comes after all nodes. Each
+ * lab is counted only when this file is found, and so only once, even if its name does not fit into the caller's
+ * array. */
 static bool is_first_namespace(int dir, const char *lab, const char *node)
 {
     unsigned k;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node lab: a cluster on one machine. Each node is a network namespace with veth NICs, by default eth0, eth1 and so
- * on. The nodes are named a to z, then aa, ab and so on. The NICs with the same number are a rail. The fabric defines
- * how the NICs are connected: see enum hw_lab_fabric. A hidden namespace ("switch") has the bridges and the router. A
- * simple lab with two nodes has no switch, and a rail is one veth pair (see lab_has_switch()). All NIC addresses are in
- * 198.18.0.0/15 (RFC 2544's range for benchmarks, which the Internet does not route).
+ * The node lab is a cluster on one machine. Each node is a network namespace with veth NICs, by default eth0, eth1 and
+ * so on. The nodes are named a to z, then aa, ab and so on. The NICs with the same number are a rail. The fabric
+ * defines how the NICs are connected (see enum hw_lab_fabric). A hidden namespace ("switch") contains the bridges and
+ * the router. A simple lab with two nodes has no switch, and a rail is one veth pair (see lab_has_switch()). All NIC
+ * addresses are in 198.18.0.0/15 (RFC 2544's range for benchmarks, which the Internet does not route).
  *
  * Nothing is stored on disk. If the caller is privileged (see hw_netns_privileged()), the namespaces are kept like
  * those of `ip netns`, in /run/netns as hawser-<lab>-<node>, until hw_lab_down(). Otherwise a process of the caller
  * ("hawser-lab", see holder.c) keeps them inside a user namespace until hw_lab_down() ends the process; only the same
- * user sees such a lab. The name of an abstract socket is the lock for labs of both kinds, and the means of finding the
+ * user sees such a lab. The name of an abstract socket serves as the lock for labs of both kinds, and for finding the
  * labs of unprivileged callers.
  */
 #ifndef HW_LAB_H
@@ -45,33 +45,33 @@ struct hw_lab_spec {
     enum hw_lab_fabric fabric;
     unsigned nodes;                               /* HW_LAB_MIN_NODES to HW_LAB_MAX_NODES */
     unsigned nics;                                /* NICs of each node, 1 to HW_LAB_MAX_NICS */
-    unsigned node_nics[HW_LAB_MAX_NODES];         /* NICs of single nodes, at most nics; 0 means nics */
+    unsigned node_nics[HW_LAB_MAX_NODES];         /* number of NICs of individual nodes, at most nics; 0 means nics */
     char prefix[HW_LAB_MAX_NODES][HW_LAB_PREFIX]; /* prefix of the names of a node's NICs; "" means "eth" */
     uint32_t mtu;                                 /* 576 to 65535; 0 means 1500 */
     uint64_t rate[HW_LAB_MAX_NICS];               /* bits per second, for each rail and direction; 0 means no limit */
     uint32_t delay_us[HW_LAB_MAX_NICS];           /* for each rail, the delay of a packet from node to node */
-    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* for each rail, the packets lost from node to node, per 1,000,000 */
+    uint32_t loss_ppm[HW_LAB_MAX_NICS];           /* for each rail, the packets lost between nodes, per 1,000,000 */
 };
 
-/* Creates a lab, or nothing on an error. Fails with -EINVAL for an invalid spec, with -EEXIST if a lab of that name or
- * a part of a crashed one exists or another up or down of it is in progress, with -EPERM or -EACCES if an unprivileged
- * caller cannot use a user namespace, or with another -errno. */
+/* Creates a lab. On failure, nothing is created. Fails with -EINVAL for an invalid spec, with -EEXIST if a lab of that
+ * name or a remnant of a crashed lab exists, or if another up or down of that lab is in progress, with -EPERM or
+ * -EACCES if an unprivileged caller cannot use a user namespace, or with another -errno. */
 int hw_lab_up(const struct hw_lab_spec *spec);
 
-/* Removes a lab. Ends the processes in its nodes (SIGTERM, a second later SIGKILL), and then removes the nodes. Also
- * cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that lab or if
- * another up or down lasts too long, with -EPERM if the lab belongs to root, or with another -errno. */
+/* Removes a lab. Ends the processes in its nodes (SIGTERM, followed by SIGKILL after a second), and then removes the
+ * nodes. Also cleans up after a crash. Succeeds if there is nothing to remove. Fails with -EBUSY if called inside that
+ * lab or if another up or down takes too long, with -EPERM if the lab belongs to root, or with another -errno. */
 int hw_lab_down(const char *name);
 
-/* Starts argv (searched for in PATH) in a node, with the node's /sys if that can be mounted. stdout_fd is the command's
+/* Starts argv (searched for in PATH) in a node, with the node's /sys if it can be mounted. stdout_fd is the command's
  * stdout, or -1 for the caller's. Stdin and stderr are the caller's, the signal mask is empty, and file descriptors
  * without O_CLOEXEC are inherited. *pid is the PID of the command itself, which is a child of the caller. Fails with
  * -ENOENT if there is no such lab, node or command. */
 int hw_lab_spawn(const char *name, const char *node, char *const argv[], int stdout_fd, pid_t *pid);
 
-/* Replaces the calling process, which must have a single thread, with argv in a node. Returns only on errors.
- * *cannot_run is true if the command and not the lab failed. Calls warn, unless it is NULL, for each nonfatal fault
- * before the command starts. */
+/* Replaces the calling process, which must have a single thread, with argv in a node. Returns only on errors. Sets
+ * *cannot_run to true if the failure is due to the command and not the lab. Unless warn is NULL, calls warn for each
+ * nonfatal fault before the command starts. */
 int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*warn)(const char *line),
                 bool *cannot_run);
 
@@ -83,8 +83,8 @@ int hw_lab_link(const char *name, const char *node, unsigned nic, bool up);
 int hw_lab_rate(const char *name, const char *node, unsigned nic, uint64_t rate);
 
 /* Parses a rate such as "250mbit" or "1.5gbit" (bit, kbit, mbit, gbit, tbit; decimal; case is ignored) into bits per
- * second, from 64 kbit to 1 Tbit. "none" and "" give 0, which means no limit. Fails with -EINVAL, and the error quotes
- * the text. */
+ * second, from 64 kbit to 1 Tbit. "none" and "" result in 0, which means no limit. Fails with -EINVAL, and the error
+ * quotes the text. */
 int hw_lab_parse_rate(const char *text, uint64_t *out);
 /* Parses a list of rates into spec->rate: one rate for all of spec->nics, or one for each. Fails with -EINVAL. */
 int hw_lab_parse_rates(const char *text, struct hw_lab_spec *spec);
@@ -120,16 +120,16 @@ struct hw_lab_node {
 
 struct hw_lab_info {
     char name[HW_LAB_NAME_MAX + 1];
-    bool user; /* in a user namespace, which the process hawser-lab keeps alive */
+    bool user; /* in a user namespace that the process hawser-lab keeps alive */
     unsigned nodes;
     struct hw_lab_node node[HW_LAB_MAX_NODES];
 };
 
-/* Reads the current state of a lab from the kernel. The struct has about 150 KB, so allocate it on the heap. Fails with
- * -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
+/* Reads the current state of a lab from the kernel. The struct takes about 150 KB, so allocate it on the heap. Fails
+ * with -ENOENT if there is no such lab, and with -EPERM if the lab belongs to root. */
 int hw_lab_info(const char *name, struct hw_lab_info *out);
 /* Lists the names of up to cap existing labs, complete or not, in no particular order. Returns the number of labs,
- * which may be above cap. */
+ * which may exceed cap. */
 int hw_lab_names(char (*out)[HW_LAB_NAME_MAX + 1], size_t cap);
 
 #endif

@@ -24,8 +24,8 @@ struct lab {
 void lab_init(struct lab *l);
 void lab_close(struct lab *l);
 
-/* Convert between numbers and the names "a" to "z", "aa" to "bl". lab_node_name() returns name. lab_parse_node()
- * returns whether text is such a name. */
+/* Convert between node numbers and the names "a" to "z" and "aa" to "bl". lab_node_name() returns name.
+ * lab_parse_node() returns true if text is such a name. */
 #define LAB_NODE_NAME 8
 char *lab_node_name(unsigned node, char name[LAB_NODE_NAME]);
 bool lab_parse_node(const char *text, unsigned *node);
@@ -33,13 +33,13 @@ bool lab_parse_node(const char *text, unsigned *node);
 /* Writes hawser-<lab>-<node>. Node HW_LAB_MAX_NODES is the switch. */
 void lab_ns_name(const char *lab, unsigned node, char *out, size_t cap);
 
-/* Opens a lab and finds one of its nodes. If *name is NULL, it becomes the default name. The caller closes the lab only
- * after success. */
+/* Opens a lab and finds one of its nodes. If *name is NULL, it becomes the default name. The caller must close the lab
+ * only if this succeeds. */
 int lab_open_node(const char **name, const char *node, struct lab *l, unsigned *k);
 
 /* ---- fabric.c: the network of a spec ----------------------------------------------------------- */
 
-/* The links of a NIC: the NIC itself, its port in the switch and, if a relay lies in between, the relay's two links. */
+/* The links of a NIC: the NIC itself, its port in the switch and, if a relay connects them, the relay's two links. */
 enum lab_end { LAB_END_NODE, LAB_END_PORT, LAB_END_NEAR, LAB_END_FAR };
 
 int lab_index(unsigned node, unsigned nic, enum lab_end end);
@@ -56,8 +56,8 @@ int lab_set_rate(struct hw_netlink *rt, int index, uint64_t rate);
 
 /* ---- relay.c: delay and loss ------------------------------------------------------------------ */
 
-/* Starts the process that carries packets between the links of relayed NICs in the switch. The process ends when these
- * links are gone or, if child is set, with the caller. Returns 0 once packets pass, or -errno. */
+/* Starts the process that carries packets between the links of relayed NICs in the switch. The process exits when these
+ * links have been deleted or, if child is set, when the caller exits. Returns 0 once packets can pass, or -errno. */
 int lab_relay_start(const struct lab *l, const struct hw_lab_spec *spec, bool child);
 
 /* ---- holder.c: the lock, and labs kept by a process ------------------------------------------- */
@@ -79,10 +79,10 @@ int holder_verdict_read(int fd, const char *what);
 /* Starts the process that builds and keeps a lab, and passes lock to that process. Returns 0 once the lab is up, or
  * -errno. */
 int holder_start(const struct hw_lab_spec *spec, int lock);
-/* Opens a lab with the descriptors that its process sends. Fails with -ENOENT if no such process listens. */
+/* Opens a lab with the descriptors that its process sends. Fails with -ENOENT if no such process is listening. */
 int holder_open(const char *name, struct lab *l);
-/* Ends a lab's process and waits for its exit. Fails with -ENOENT if there is none, with -EAGAIN if an up or down is in
- * progress, or with another -errno. */
+/* Ends a lab's process and waits for its exit. Fails with -ENOENT if there is no such process, with -EAGAIN if an up or
+ * down is in progress, or with another -errno. */
 int holder_end(const char *name);
 /* Like hw_lab_names(), but for labs that processes of this user keep. Appends to the n names in out. Returns the
  * total. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsers for users' values, such as rates, delays, losses and fabrics. All of them are strict and quote the text that
+/* Parses values from users, such as rates, delays, losses and fabrics. All parsers are strict and quote the text that
  * they refuse. */
 #include "lab/lab.h"
 
@@ -135,7 +135,7 @@ static int parse_delay(const char *text, size_t len, uint64_t *us)
     static const struct {
         const char *name;
         uint64_t us;
-        /* "s" comes last, because the other units end with it too */
+        /* "s" must be last, because the other units also end with "s" */
     } units_us[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}};
     for (size_t u = 0; u < HW_ARRAY_LEN(units_us); u++) {
         size_t unit = strlen(units_us[u].name);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Delay and loss for kernels without netem. A process in the lab's switch carries packets between two links, the veth
- * peer of a node's NIC ("a0n") and the veth peer of its port ("a0r"), with a packet socket on each. Packets from the
- * node pass at once. Packets to the node wait for the rail's delay or are lost, so a packet from node to node is
- * delayed only once. All packets of a rail wait equally long, so each rail has one queue, ordered by arrival.
+ * Implements delay and loss for kernels without netem. A process in the lab's switch forwards packets between two
+ * links, the veth peer of a node's NIC ("a0n") and the veth peer of its port ("a0r"), with a packet socket on each
+ * link. Packets from the node pass at once. Packets to the node wait for the rail's delay or are lost, so a packet from
+ * node to node is delayed only once. All packets of a rail wait for the same time, so each rail has one queue, ordered
+ * by arrival.
  *
  * Packets carry a virtio_net_hdr (PACKET_VNET_HDR), which preserves offloaded segmentation and checksums. The process
- * exits when all its links are gone; links disappear with their nodes.
+ * exits when all its links have been deleted; the kernel deletes links together with their nodes.
  */
 #include "lab/lab_int.h"
 
@@ -51,8 +52,8 @@ struct rail {
 
 struct end {
     int fd, index;
-    struct end *to;    /* the end to which its packets go */
-    struct rail *rail; /* delay and loss of its packets; NULL to send at once */
+    struct end *to;    /* the end to which packets are forwarded */
+    struct rail *rail; /* delay and loss of packets from this end; NULL to send at once */
 };
 
 struct relay {
@@ -129,7 +130,7 @@ static int open_relay(struct relay *r, const struct lab *l, const struct hw_lab_
     return 0;
 }
 
-/* Closes an end whose link is gone, together with the other end of its pair. */
+/* Closes an end whose link has been deleted, together with the other end of the pair. */
 static void close_if_gone(struct relay *r, struct end *e)
 {
     struct ifreq q = {.ifr_ifindex = e->index};
@@ -140,7 +141,7 @@ static void close_if_gone(struct relay *r, struct end *e)
     r->alive -= 2;
 }
 
-/* Sends a packet. Like a wire, loses it if the kernel's queue is full or the link is down. */
+/* Sends a packet. The packet is lost, as on a wire, if the kernel's queue is full or the link is down. */
 static void send_packet(const struct end *to, const void *data, size_t len)
 {
     if (to->fd >= 0)
@@ -168,9 +169,9 @@ static void put_word(uint8_t *at, uint32_t v)
 }
 
 /*
- * Loses a random number of the segments into which a large packet would be split on the wire, and cuts as many from the
- * packet's end. A packet that is not a segmented IPv4 TCP packet, or that has FIN, is lost or sent as a whole. Returns
- * the remaining length, or 0 if nothing remains.
+ * Determines at random how many of the segments into which a large packet would be split on the wire are lost, and cuts
+ * this number of segments from the packet's end. A packet that is not a segmented IPv4 TCP packet, or that has FIN, is
+ * lost or sent as a whole. Returns the remaining length, or 0 if nothing remains.
  */
 static size_t cut_segments(struct relay *r, const struct rail *rail, size_t len)
 {
@@ -290,7 +291,7 @@ static _Noreturn void run_relay(const struct lab *l, const struct hw_lab_spec *s
     while (r && v.rc == 0 && r->alive) {
         struct epoll_event ev[64];
         int n = epoll_wait(r->poll, ev, HW_ARRAY_LEN(ev), LOOK_MS);
-        /* ENETDOWN is reported only once, possibly before the link is gone */
+        /* ENETDOWN is reported only once, possibly before the link is deleted */
         for (unsigned i = 0; n == 0 && i < r->n; i++)
             close_if_gone(r, &r->end[i]);
         for (int i = 0; i < n; i++)

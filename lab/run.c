@@ -54,11 +54,11 @@ int hw_lab_exec(const char *name, const char *node, char *const argv[], void (*w
     return hw_fail(-errno, "running %s: %s", argv[0], strerror(errno));
 }
 
-/* The message that a child writes to its pipe if it could not execute the command. On success the pipe closes without
- * data. */
+/* The message that a child writes to its pipe if it could not execute the command. On success, the pipe is closed
+ * without data. */
 struct failure {
     int rc;
-    /* a constant of this program, which has the same address in the parent; NULL if the command itself failed */
+    /* a string constant, which has the same address in the parent; NULL if the command itself failed */
     const char *step;
 };
 
@@ -67,7 +67,7 @@ static _Noreturn void exec_node_command(char *const argv[], int user, int net, c
 {
     struct failure f = {0};
     int sysfs;
-    /* sysfs is ignored: callers of this function can do without the node's /sys */
+    /* sysfs is ignored, because callers of this function do not require the node's /sys */
     f.rc = hw_netns_join(user, net, mark, &sysfs, &f.step);
     if (f.rc == 0 && stdout_fd >= 0) {
         if (stdout_fd == STDOUT_FILENO) /* dup2() would keep O_CLOEXEC in this case */

@@ -10,7 +10,7 @@
 
 #define MAX_NOTES  32
 #define MAX_ADDRS  4096
-#define ROUTES_MAX (1 << 20) /* limit for the text of a routing table, bytes */
+#define ROUTES_MAX (1 << 20) /* maximum size of a routing table's text, in bytes */
 
 /* from include/linux/pci_ids.h */
 enum { VENDOR_NVIDIA = 0x10de, VENDOR_AMD = 0x1002, VENDOR_INTEL = 0x8086, CLASS_DISPLAY = 0x03, CLASS_ACCEL = 0x12 };
@@ -28,7 +28,7 @@ static void add_node_note(struct hw_node *n)
         n->n_note++;
 }
 
-/* An absent or unreadable file means that the value is unknown. A malformed file also gets a note. */
+/* If a file is absent or unreadable, the value is unknown. If a file is malformed, a note is also added. */
 static void note_if_malformed(struct hw_node *n, int rc)
 {
     if (rc == -EINVAL || rc == -E2BIG || rc == -ENODATA || rc == -ELOOP)
@@ -131,7 +131,7 @@ static int scan_pci(struct hw_node *n, int root)
     }
     hw_names_free(&l);
     qsort(n->pci, n->n_pci, sizeof(*n->pci), by_node_pci_address);
-    /* if one address occurs in two spellings, keep the first */
+    /* if one address occurs twice, in different notations, keep the first */
     size_t kept = 0;
     for (size_t i = 0; i < n->n_pci; i++)
         if (kept == 0 || by_node_pci_address(&n->pci[kept - 1], &n->pci[i]) != 0)
@@ -196,7 +196,7 @@ static int scan_gpus(struct hw_node *n, const struct hw_scan *opt)
 #define NET_DIR "sys/class/net"
 
 /* Returns the index of the PCI function of class device dir/name. The path contains the function if the entry is a
- * link; in a sysfs that was rebuilt with directories instead of links, the link "device" leads to it. */
+ * link; in a sysfs that was rebuilt with directories instead of links, the link "device" leads to the function. */
 static int pci_of(struct hw_node *n, int root, const char *dir, const char *name)
 {
     static const char *const link[] = {"", "/device"};
@@ -222,7 +222,7 @@ static void read_netdev(struct hw_node *n, int root, const char *name, struct hw
     d->mtu = read_node_number(n, root, NET_DIR, name, "mtu", INT32_MAX);
     d->loopback = read_node_number(n, root, NET_DIR, name, "type", 65535) == TYPE_LOOPBACK;
     read_node_text(root, d->state, sizeof(d->state), NET_DIR, name, "operstate");
-    /* a read fails with EINVAL while the NIC is down, and yields -1 or 2^32-1 if the driver does not know the speed
+    /* a read fails with EINVAL while the NIC is down, and returns -1 or 2^32-1 if the speed is unknown to the driver
      * (net/core/net-sysfs.c) */
     d->speed = -1;
     if (hw_root_i64(root, &d->speed, NET_DIR "/%s/speed", name) < 0 || d->speed <= 0 || d->speed >= INT32_MAX)
@@ -260,11 +260,11 @@ static void locate_stacked_netdevs(struct hw_node *n)
     }
 }
 
-/* Returns the interface if a line of a routing table is a default route, else NULL. The fields of /proc/net/route are
- * interface, destination, gateway, flags, RefCnt, Use, metric, mask... (net/ipv4/fib_trie.c, fib_route_seq_show()). The
- * fields of /proc/net/ipv6_route are destination and its length, source and its length, next hop, metric, refcount,
- * use, flags and interface (net/ipv6/ip6_fib.c). An IPv6 default route with RTF_REJECT (include/uapi/linux/route.h) is
- * not usable. All numbers are hexadecimal. */
+/* Returns the interface if a line of a routing table is a default route, and NULL otherwise. The fields of
+ * /proc/net/route are interface, destination, gateway, flags, RefCnt, Use, metric, mask... (net/ipv4/fib_trie.c,
+ * fib_route_seq_show()). The fields of /proc/net/ipv6_route are destination and its length, source and its length, next
+ * hop, metric, refcount, use, flags and interface (net/ipv6/ip6_fib.c). An IPv6 default route with RTF_REJECT
+ * (include/uapi/linux/route.h) is not usable. All numbers are hexadecimal. */
 static const char *default_route(char *line, bool v6)
 {
     enum { REJECT = 0x200 };
@@ -284,7 +284,7 @@ static void default_routes(struct hw_node *n, int root)
 {
     char *text = malloc(ROUTES_MAX), *save;
     if (!text)
-        return; /* no default route is known then */
+        return; /* no default route is known in this case */
     for (int v6 = 0; v6 < 2; v6++) {
         int rc = hw_root_text(root, text, ROUTES_MAX, "%s", v6 ? "proc/net/ipv6_route" : "proc/net/route");
         if (rc == -E2BIG)

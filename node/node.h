@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine as its sysfs shows it: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes. The machine is
- * this one or that of a snapshot (see sysfs.h). A value that no file contains is unknown, and not guessed. A malformed
- * value is unknown too, and most such values get a note.
+ * Describes a machine from its sysfs: PCI functions, GPUs, network interfaces, RDMA devices and NUMA nodes. The sysfs
+ * is either this machine's or a snapshot's (see sysfs.h). A value that no file contains is unknown, and is not guessed.
+ * A malformed value is also unknown, and most such values are recorded in a note.
  */
 #ifndef HW_NODE_H
 #define HW_NODE_H
@@ -31,18 +31,18 @@ struct hw_netdev {
     /* state is operstate, such as "up", "down" or "unknown"; both are "" if not reported */
     char driver[HW_NODE_NAME], state[HW_NODE_NAME];
     char master[HW_NODE_NAME]; /* the bond, bridge or other interface that contains this interface; "" if none */
-    char over[HW_NODE_NAME]; /* if it has no PCI function of its own, the first interface below it (lower_*); else "" */
-    char rdma[HW_NODE_NAME]; /* the first RDMA device on its own PCI function; "" if none */
-    int pci; /* index in hw_node.pci of its own PCI function or the lower interface's; -1 if none, as for a veth */
+    char over[HW_NODE_NAME]; /* if the interface has no PCI function, the first interface below it (lower_*); else "" */
+    char rdma[HW_NODE_NAME]; /* the first RDMA device on the interface's own PCI function; "" if none */
+    int pci; /* index in hw_node.pci of the PCI function, its own or the lower interface's; -1 if none, as for a veth */
     int64_t speed, mtu; /* Mbit/s and bytes; -1 if not reported */
     bool loopback, default_route;
-    bool address; /* up, with an IPv4 address or an IPv6 address that is not link-local; known only if hw_node.live */
+    bool address; /* up and has an IPv4 or a non-link-local IPv6 address; known only if hw_node.live */
 };
 
 struct hw_rdma {
     char name[HW_NODE_NAME];
     int pci; /* index in hw_node.pci; -1 if none, as for a software device */
-    /* of port 1, such as "ACTIVE", "400 Gb/sec (4X NDR)" and "Ethernet" */
+    /* values of port 1, such as "ACTIVE", "400 Gb/sec (4X NDR)" and "Ethernet" */
     char state[HW_NODE_NAME], rate[64], link[32];
 };
 
@@ -50,7 +50,7 @@ struct hw_numa {
     int id;
     char *cpus; /* such as "0-51,104-155"; "" if the node has only memory */
     size_t n_cpus;
-    int package;        /* package of its first CPU; -1 if not reported */
+    int package;        /* package of the node's first CPU; -1 if not reported */
     unsigned *distance; /* distance to each of hw_node.numa; NULL if not reported */
 };
 
@@ -72,7 +72,7 @@ struct hw_scan {
      * CUDA_DEVICE_ORDER=PCI_BUS_ID (CUDA C++ Programming Guide, "CUDA Environment Variables"). */
     const struct hw_bdf *cuda;
     size_t n_cuda;
-    bool live; /* root is this machine's, so the kernel is asked for the interfaces' addresses */
+    bool live; /* root belongs to this machine, so the kernel is asked for addresses */
 };
 
 /* Scans the machine or snapshot below root (see hw_root_open()). Returns 0. Fails with -ENOENT if root has no sys/,

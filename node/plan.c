@@ -11,17 +11,17 @@ enum rank { RANK_PCI, RANK_DEFAULT_ROUTE, RANK_OTHER, RANK_LOOPBACK, RANKS, RANK
 struct work {
     const struct hw_node *n;
     struct hw_plan *p;
-    bool *may;    /* by netdev: whether it is a candidate */
-    double *load; /* by netdev: GPUs assigned to it so far */
+    bool *may;    /* by netdev: true if it is a candidate */
+    double *load; /* by netdev: number of GPUs assigned to it so far */
     int *cost;    /* by netdev, for one GPU: the cost, and then 0 for the nearest NICs and 1 for the others */
-    bool *same;   /* by GPU of the plan: in the current group */
+    bool *same;   /* by GPU of the plan: true if in the current group */
     bool *done;
     int *order; /* indices of netdevs, sorted by PCI address */
 };
 
 /* ---- lists and maps as text ----------------------------------------------------------------- */
 
-/* Parses digits at *p. Returns false if there are none or too many. */
+/* Parses the digits at *p. Returns false if there are no digits or too many. */
 static bool parse_plan_ordinal(const char **p, unsigned *out)
 {
     unsigned v = 0, n = 0;
@@ -31,7 +31,7 @@ static bool parse_plan_ordinal(const char **p, unsigned *out)
     return n > 0 && n < 7;
 }
 
-/* Sets pick[] for each GPU in a list such as "0,2-3", up to a character of stop. `what` is the whole text, for error
+/* Sets pick[] for each GPU in a list such as "0,2-3", up to any character in stop. `what` is the whole text, for error
  * messages. */
 static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t n_gpus, const char *what)
 {
@@ -61,7 +61,7 @@ static int parse_plan_gpus(const char **p, const char *stop, bool *pick, size_t 
     }
 }
 
-/* Sets pick[] for each interface in a list such as "eth1,eth2", up to a character of stop. */
+/* Sets pick[] for each interface in a list such as "eth1,eth2", up to any character in stop. */
 static int parse_plan_nics(const char **p, const char *stop, bool *pick, const struct hw_node *n, const char *what)
 {
     for (;; (*p)++) {
@@ -145,7 +145,7 @@ static const struct hw_netdev *find_lower_netdev(const struct hw_node *n, const 
 static enum rank rank_of(const struct hw_node *n, const struct hw_netdev *d, const char **why)
 {
     const struct hw_netdev *lower = find_lower_netdev(n, d);
-    /* loopback and some other virtual interfaces report "unknown" when they are up */
+    /* loopback and some other virtual interfaces report "unknown" while they are up */
     bool up = strcmp(d->state, "up") == 0 || strcmp(d->state, "unknown") == 0;
     *why = d->master[0] ? "part of another interface" : !up ? "down" : n->live && !d->address ? "no IP address" : NULL;
     if (*why)
@@ -193,7 +193,8 @@ static void choose_serving_nics(struct work *w)
 
 /* ---- which serve a GPU ---------------------------------------------------------------------- */
 
-/* Returns the PCI distance, shifted left by 8 bits. Across NUMA nodes, the low byte has the firmware's distance. */
+/* Returns the PCI distance, shifted left by 8 bits. For functions on different NUMA nodes, the low byte contains the
+ * firmware's distance. */
 static int compute_nic_cost(const struct hw_node *n, const struct hw_gpu *g, const struct hw_netdev *d)
 {
     int far = (int)hw_node_distance(n, g->pci, d->pci);
@@ -216,8 +217,8 @@ static int find_nearest_nics(struct work *w, const struct hw_plan_gpu *g)
     return best;
 }
 
-/* Returns the load that the least loaded candidate NICs have after `gpus` more GPUs are distributed, always to the NIC
- * with the lowest load. */
+/* Returns the lowest load of the group's nearest NICs after `gpus` more GPUs have been distributed among these NICs,
+ * always to the NIC with the lowest load. */
 static double compute_load_level(const struct work *w, double gpus)
 {
     double lo = 0, hi = gpus;
@@ -235,7 +236,7 @@ static double compute_load_level(const struct work *w, double gpus)
 }
 
 /* Models the GPUs of the group as intervals of length one on a line. The candidate NICs follow each other on the same
- * line, each as long as its free capacity. A NIC serves the GPUs that its interval overlaps. */
+ * line as intervals, each as long as the NIC's free capacity. A NIC serves the GPUs that its interval overlaps. */
 static int share_nics_among_gpus(struct work *w, size_t gpus)
 {
     double top = compute_load_level(w, (double)gpus), g0 = 0;
@@ -264,8 +265,8 @@ static int share_nics_among_gpus(struct work *w, size_t gpus)
     return 0;
 }
 
-/* Assigns NICs to a group of GPUs: the unserved GPU whose nearest NICs are the least far away, and all GPUs with the
- * same nearest NICs. Returns 1, 0 if no GPU is left, or -ENOMEM. */
+/* Assigns NICs to the next group of GPUs. The group consists of the unserved GPU that is closest to its nearest NICs,
+ * and of all GPUs with the same nearest NICs. Returns 1, 0 if no GPU is left, or -ENOMEM. */
 static int serve_next(struct work *w)
 {
     struct hw_plan *p = w->p;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes a plan as a device of the Container Device Interface. Uses only features of version 0.5.0, which Debian
- * 12's podman supports. */
+/* Describes a plan as a device of the Container Device Interface (CDI). Uses only features of version 0.5.0, which
+ * Debian 12's podman supports. */
 #include "oci/spec.h"
 
 #include <ctype.h>

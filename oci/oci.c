@@ -14,7 +14,7 @@ enum form { TEXT, YES_NO, RDMA, SYSFS };
 static const struct {
     const char *name;
     enum form form;
-    bool annotation; /* a tenant may set it; such a setting must not give the container more */
+    bool annotation; /* a tenant may set it; such a setting must not grant the container more */
 } keys[SBX_KEYS] = {
     [SBX_KEY_NICS] = {"nics", TEXT, true}, /* an annotation sets sbx_settings.only instead */
     [SBX_KEY_OFFER] = {"offer", TEXT, false},
@@ -26,7 +26,7 @@ static const struct {
     [SBX_KEY_REQUIRE_IPV4] = {"require-ipv4", YES_NO, true},
     [SBX_KEY_FORCE] = {"force", YES_NO, false},
     [SBX_KEY_ALL_NICS] = {"all-nics", YES_NO, false},
-    /* exposes the host's PCI devices or, with a folder, another container's */
+    /* exposes the host's PCI devices or, if set to a folder, another container's */
     [SBX_KEY_SYSFS] = {"sysfs", SYSFS, false},
     [SBX_KEY_RDMA] = {"rdma", RDMA, true},
     [SBX_KEY_ARP] = {"arp", YES_NO, false}, /* "no" lets a NIC answer ARP requests for other NICs' addresses */
@@ -190,7 +190,7 @@ int sbx_oci_state(struct sbx_oci *o, const char *text, size_t len)
     return rc < 0 ? hw_wrap(rc, "the state of the container, on standard input") : 0;
 }
 
-/* Returns true if array has an object whose member key is this text or, if key is NULL, an element that is this
+/* Returns true if array contains an object whose member `key` equals text or, if key is NULL, an element that equals
  * text. */
 static bool has_json_text(const json_t *array, const char *key, const char *text)
 {

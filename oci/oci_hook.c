@@ -131,8 +131,8 @@ static int move_container_nics(const struct sbx_oci *o, const struct sbx_snapsho
     return m.n ? sb_move(&m) : 0;
 }
 
-/* Sets up the container's /sys for the NICs as they are after the move. On failure, restores the NICs. Mounts in the
- * container disappear with the container. */
+/* Sets up the container's /sys for the NICs as they are after the move. On failure, restores the NICs. The kernel
+ * removes mounts in the container when the container ends. */
 static int equip_container(const struct sbx_oci *o, struct sbx_snapshot *s, struct sbx_plan *p,
                            const struct sbx_want *want)
 {
@@ -199,9 +199,9 @@ static int check_still_running(const struct sb_status *s, void *arg)
     return 0;
 }
 
-/* Waits up to GRACE_MS for the container to end. If the container with this ID still runs after that, it is probably
- * not the one that has stopped, but got the same ID from another runtime or from the argument id=. A container that was
- * just killed may take a moment to end. */
+/* Waits up to GRACE_MS for the container to end. If the container with this ID is still running after that, it is
+ * probably not the container that has stopped, but a container that got the same ID from another runtime or from the
+ * argument id=. A container that was just killed may take a moment to end. */
 static int await_container_end(const char *journals, const char *id)
 {
     const struct timespec pause = {.tv_nsec = 20 * HW_MS};
@@ -223,12 +223,13 @@ static int await_container_end(const char *journals, const char *id)
 int sbx_hook_stop(struct sbx_oci *o, int fd)
 {
     unsigned lost = 0;
-    /* Reads neither annotations nor the bundle, which may be gone: the journal suffices to restore. */
+    /* Do not read annotations or the bundle, which may have been deleted. The journal is sufficient to restore the
+     * NICs. */
     o->no_annotations = true;
     int rc = read_state(o, fd);
     if (rc < 0)
         return rc;
-    /* .ended, because a new container with this ID may be created between the check below and the restore */
+    /* .ended is needed, because a new container with this ID may be created between the check below and the restore */
     struct sb_restore_options r = {
         .id = id_of_container(o), .journal_dir = o->set.value[SBX_KEY_JOURNAL_DIR], .ended = true, .log = o->log};
     rc = await_container_end(r.journal_dir, r.id);

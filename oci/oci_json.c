@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An integer that may exceed INT64_MAX, which jansson could not represent, is stored as a string with this prefix. */
+/* An integer that may exceed INT64_MAX, and that jansson could therefore not represent, is stored as a string with this
+ * prefix. */
 #define MARK   "\001int:"
 #define MARKED "\"\\u0001int:" /* the prefix in JSON */
 #define DIGITS 18              /* numbers with this many digits always fit in 64 bits */

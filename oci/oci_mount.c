@@ -43,7 +43,7 @@ static bool is_mount(int fd)
 }
 
 /* Mounts `mount` on the folder `at`, and moves the mounts on cgroup from below the folder to the new mount. The mounts
- * are not copied, because crun makes its own mounts read-only after the hooks. */
+ * are moved and not copied, because crun later makes the mounts that it has created read-only. */
 static int mount_sysfs_at(int mount, int at, int cgroup)
 {
     if (move_mount(mount, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -65,7 +65,7 @@ static int open_sysfs_folders(int root, int *sys, int *cgroup)
     return *cgroup < 0 && errno != ENOENT ? fail_sysfs_mount("opening fs/cgroup") : 0;
 }
 
-/* Creates a separate tmpfs, which disappears with the mount namespace. */
+/* Creates a separate tmpfs, which the kernel removes together with the mount namespace. */
 static int fresh_tmpfs(void)
 {
     HW_AUTO_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -154,7 +154,7 @@ int sbx_mount_in(pid_t pid, uint64_t start, const char *root, const struct sbx_t
     if (stat("/proc/self/ns/mnt", &own) < 0 || fstat(ns, &theirs) < 0 ||
         (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino))
         return hw_fail(-EINVAL, "the container has no mount namespace of its own, so its /sys is the host's");
-    if (sb_process_start(pid) != start) /* checked after the open, so the namespace belongs to that process */
+    if (sb_process_start(pid) != start) /* checked after the open, so the namespace belongs to process pid */
         return hw_fail(-ESRCH, "the container's process %d has ended", (int)pid);
     if (pipe2(say, O_CLOEXEC) < 0)
         return hw_fail(-errno, "creating a pipe: %s", strerror(errno));

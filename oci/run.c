@@ -25,7 +25,7 @@ static const int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 
 struct inside {
     const struct sbx_run *r;
-    /* ends of pipes: the child sends READY on say when its namespaces exist, and later its error; it receives a byte
+    /* ends of pipes: the child writes READY to say when its namespaces exist, and later any error; it receives a byte
      * on go when the NICs have arrived */
     int say, go;
     pid_t parent;
@@ -56,7 +56,7 @@ static int enter_sandbox_namespaces(const struct inside *i)
     int rc = enter_netns(i->r->netns);
     if (rc < 0)
         return rc;
-    /* Later mounts of the host also appear here, but not vice versa. */
+    /* Later mounts on the host also appear here, but not vice versa. */
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return hw_fail(-errno, "entering a private mount namespace: %s", strerror(errno));
     return 0;
@@ -126,7 +126,7 @@ static _Noreturn void run_sandbox_child(const struct inside *i)
 
 /* ---- ours ---------------------------------------------------------------------------------------- */
 
-/* Reads the child's error message until the child executes the command or exits. "" means that there was none. */
+/* Reads the child's error message until the child executes the command or exits. Stores "" if there was no error. */
 static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
 {
     size_t len = 0;
@@ -135,8 +135,8 @@ static void read_sandbox_error(int say, char out[HW_ERR_TEXT])
     out[len] = 0;
 }
 
-/* Waits for the command to end, and forwards signals. Signals from a terminal reach the command directly, because it is
- * in the same process group. */
+/* Waits for the command to exit, and forwards signals. Signals from a terminal reach the command directly, because the
+ * command is in the same process group. */
 static int await_sandbox_child(pid_t child, int signals)
 {
     int status = 0;
@@ -158,7 +158,7 @@ static void put_down(pid_t child)
         ;
 }
 
-/* Supervises the child from its first message to its end. The child has then been reaped. */
+/* Supervises the child from its first message until it exits, and reaps it. */
 static int supervise_sandbox_child(const struct sbx_run *r, pid_t child, int say, int *go, int signals, int *status)
 {
     char why[HW_ERR_TEXT], pid[16], ready = 0;
@@ -233,7 +233,7 @@ int sbx_run(const struct sbx_run *r, int *status)
     if (sigprocmask(SIG_BLOCK, &set, &old) < 0)
         return hw_fail(-errno, "blocking signals: %s", strerror(errno));
     int rc = start_and_supervise(r, &set, &old, status);
-    /* Discards signals that arrived during the restore: they were meant for the command, which has ended. */
+    /* Discards signals that arrived during the restore: they were meant for the command, which has exited. */
     while (sigtimedwait(&set, NULL, &(struct timespec){0}) > 0)
         ;
     sigprocmask(SIG_SETMASK, &old, NULL);

@@ -5,9 +5,9 @@
  * array or, in "made", to an array or object that did not exist before.
  *
  * `hawser verbs spec` removes the nodes of RDMA devices and their cgroup rules from the container and keeps them in a
- * separate note. Undoing the change restores them. Until then none of them may be in the lists, because the container
- * could otherwise open the devices without the broker. New entries for RDMA devices therefore go into the broker's
- * note, and are also looked up there.
+ * separate note. Undoing the change restores them. Until then, none of these entries may be in the lists, because the
+ * container could otherwise open the devices without the broker. New entries for RDMA devices therefore go into the
+ * broker's note, and are also looked up there.
  */
 #include "oci/spec.h"
 
@@ -38,8 +38,8 @@ struct edit {
     int rc;
 };
 
-/* Returns the object or array at path, or NULL if it is missing. With make, creates missing ones and records them. If a
- * member has another type, returns NULL and sets e->rc. */
+/* Returns the object or array at path, or NULL if it is missing. If make is true, creates missing members and records
+ * them. If a member has the wrong type, returns NULL and sets e->rc. */
 static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, bool make)
 {
     json_t *at = e->config;
@@ -65,7 +65,7 @@ static json_t *resolve_spec_path(struct edit *e, const char *path, bool array, b
     return at;
 }
 
-/* Copies the broker's note, so that the note that an unchanged configuration refers to stays as it is. */
+/* Copies the broker's note, so that the original note stays unchanged if the configuration is not changed. */
 static int broker_load(struct edit *e, const json_t *notes)
 {
     json_t *note;
@@ -95,7 +95,7 @@ static json_t *get_kept_list(const struct edit *e, const char *path)
                                                                                      : "");
 }
 
-/* Inserts element, which it takes ownership of, at position `at`, or at the end if `at` is SIZE_MAX. */
+/* Inserts element at position `at`, or at the end if `at` is SIZE_MAX. Takes ownership of element. */
 static void add_spec_element(struct edit *e, const char *path, size_t at, json_t *element)
 {
     json_t *a = e->rc < 0 ? NULL : resolve_spec_path(e, path, true, true);
@@ -252,8 +252,8 @@ static bool has_kept_device(const json_t *k, const char *path)
     return false;
 }
 
-/* Warns if the RDMA devices in the broker's note differ from the nodes that `hawser verbs spec` has mounted. They
- * differ if devices were added after it ran. */
+/* Warns if the RDMA devices in the broker's note differ from the nodes that `hawser verbs spec` has mounted. The two
+ * differ if devices were added after that command ran. */
 static void tell_broker(const struct edit *e, const struct hw_logger *log)
 {
     const json_t *k = get_kept_list(e, "linux/devices"), *m = json_object_get(e->broker, "mounts");
@@ -295,7 +295,7 @@ static void add_spec_devices(struct edit *e, const struct sbx_devs *d, const str
     tell_broker(e, log);
 }
 
-/* process.env also applies to exec: crun and runc begin with it, and containerd copies it. */
+/* process.env also applies to exec: crun and runc start with process.env, and containerd copies it. */
 static void add_spec_environment(struct edit *e, const struct sbx_spec *sp)
 {
     const json_t *own = resolve_spec_path(e, "process/env", true, false);
@@ -341,7 +341,7 @@ static void add_spec_hooks(struct edit *e, const struct sbx_spec *sp)
     }
 }
 
-/* Checks that config is a configuration of a Linux container that can get NICs. */
+/* Checks that config describes a Linux container that can be given NICs. */
 static int check_oci_spec(struct edit *e, const struct sbx_spec *sp)
 {
     if (!json_is_string(json_object_get(e->config, "ociVersion")) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hooks, mounts, devices, environment and limits that a container runtime needs for a plan. They are written either
- * as reversible changes of an OCI bundle's config.json, or as a file of the Container Device Interface. */
+ * as reversible changes to an OCI bundle's config.json, or as a file of the Container Device Interface. */
 #ifndef HW_SANDBOX_SPEC_H
 #define HW_SANDBOX_SPEC_H
 
@@ -15,9 +15,9 @@ struct sbx_devs {
     struct sbx_dev *v;
     size_t n;
 };
-/* Finds device files below root (hw_root_open()): those of GPUs, if NVIDIA's driver is loaded, and those of RDMA
- * devices. Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, even after
- * a failure. */
+/* Finds device files below root (hw_root_open()): the files of GPUs, if NVIDIA's driver is loaded, and of RDMA devices.
+ * Logs missing files of the plan's GPUs (nvidiaN) and RDMA devices (uverbsN). The caller frees out, even after a
+ * failure. */
 int sbx_devs_find(struct sbx_devs *out, int root, const struct sbx_snapshot *s, const struct sbx_plan *p,
                   const struct hw_logger *log);
 void sbx_devs_free(struct sbx_devs *d);
@@ -31,18 +31,19 @@ struct sbx_spec {
     const char *const *hook_arg; /* NULL-terminated arguments, such as "nics=rdma0" */
     const struct sbx_devs *dev;
     bool memlock; /* remove the limit for locked memory, because RDMA pins registered memory */
-    bool no_env;  /* for CDI: the environment is set in another way */
+    bool no_env;  /* for CDI: leave out the environment, which is set in another way */
     const struct hw_logger *log;
 };
 
 /*
  * Changes config and records the changes in notes (oci/note.h, SBX_NOTE_SANDBOX), so that they can be undone. First
- * undoes the changes of the note that config refers to, so a second call with the same sp changes nothing. Fails with
- * -EINVAL if config is not an OCI configuration, cannot be a sandbox, or refers to a note that notes lacks, or with
+ * undoes the changes in the note that config refers to, so a second call with the same sp changes nothing. Fails with
+ * -EINVAL if config is not an OCI configuration, cannot become a sandbox, or refers to a note that notes lacks, or with
  * another -errno.
  */
 int sbx_spec_apply(json_t *config, const struct sbx_spec *sp, json_t *notes);
-/* Undoes the changes of the note that config refers to. Returns 0 if config refers to no note, 1 if done, or -errno. */
+/* Undoes the changes in the note that config refers to. Returns 0 if config refers to no note, 1 if the changes were
+ * undone, or -errno. */
 int sbx_spec_undo(json_t *config, json_t *notes);
 
 #define SBX_CDI_KIND "hawser.dev/sandbox"

@@ -23,7 +23,7 @@ int ethstat_ask(int fd, const char *nic, void *data)
 
 int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum)
 {
-    union { /* the kernel writes the number into the flexible array of the struct */
+    union { /* the kernel writes the number of statistics into the struct's flexible array */
         struct ethtool_sset_info info;
         uint8_t room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
     } ask = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
@@ -51,7 +51,7 @@ int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum)
         const char *name = (const char *)names->data + (size_t)i * ETH_GSTRING_LEN;
         if (strncmp(name, "rx_devmem_pkts", 14) != 0)
             continue;
-        whole = name[14] == 0; /* a total over all queues; the other names are for single queues */
+        whole = name[14] == 0; /* a total for all queues; the other names are for single queues */
         *sum = whole ? values->data[i] : *sum + values->data[i];
         found = true;
     }

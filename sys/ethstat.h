@@ -9,7 +9,7 @@
  * Returns 0 or -errno. */
 int ethstat_ask(int fd, const char *nic, void *data);
 
-/* Sets *sum to the number of packets that the NIC has put into device memory. This is the statistic rx_devmem_pkts if
+/* Sets *sum to the number of packets that the NIC has written to device memory. This is the statistic rx_devmem_pkts if
  * there is one, else the sum of the statistics whose names begin with rx_devmem_pkts, one per queue. Returns 0,
  * -ENODATA if the driver does not count these packets, or another -errno. */
 int ethstat_devmem_pkts(int fd, const char *nic, uint64_t *sum);

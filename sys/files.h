@@ -11,7 +11,7 @@
 int hw_file_read(int fd, size_t max, const char *what, char **text, size_t *len);
 
 #define HW_BOOT_ID 64
-/* Reads the kernel's ID of this boot. Fails with -EIO, and then id is "". */
+/* Reads the kernel's ID of this boot. On failure, returns -EIO and sets id to "". */
 int hw_boot_id(char id[HW_BOOT_ID]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generic netlink, and the IDs of its families, which may differ between boots. */
+/* Generic netlink requests. The IDs of the families may differ between boots. */
 #ifndef HW_SYS_GENL_H
 #define HW_SYS_GENL_H
 
@@ -11,13 +11,13 @@ struct hw_genl {
     uint32_t monitor;         /* ethtool's multicast group "monitor"; 0 if there is none */
 };
 
-/* Opens a socket, and copies the IDs of the families from like, or looks them up if like is NULL. A missing family is
- * not an error. */
+/* Opens a socket, and copies the families' IDs from like, or looks up the IDs if like is NULL. A missing family is not
+ * an error. */
 int hw_genl_open(struct hw_genl *g, const struct hw_genl *like);
 void hw_genl_close(struct hw_genl *g);
 /* Starts a request in buf, which has size bytes. */
 struct nlmsghdr *hw_genl_request(void *buf, size_t size, uint16_t family, uint8_t cmd, uint16_t flags);
-/* Sets bit i of *ops for each command i below 64 that the family has. Fails with -ENOENT if the kernel lacks the
+/* Sets bit i of *ops for each command i below 64 that the family supports. Fails with -ENOENT if the kernel lacks the
  * family. */
 int hw_genl_ops(struct hw_genl *g, const char *name, uint64_t *ops);
 

@@ -185,7 +185,8 @@ void hw_json_double(struct hw_json *j, const char *key, double v)
         write_json_value(j, key, "null");
         return;
     }
-    /* Uses the fewest of 15 to 17 digits that read back as the same number; 17 always do (IEEE 754 binary64). */
+    /* Uses the smallest number of digits, from 15 to 17, that reads back as the same value. 17 digits are always
+     * sufficient (IEEE 754 binary64). */
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(buf, sizeof(buf), "%.*g", digits, v);
         if (strtod(buf, NULL) == v)

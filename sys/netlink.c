@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A dump arrives in datagrams of at most 32 KiB (net/netlink/af_netlink.c), with larger exceptions: the alternative
- * names of one device take up to 64 KiB (rtnl_alt_ifname() in net/core/rtnetlink.c), as do its virtual functions. */
+/* A dump arrives in datagrams of at most 32 KiB (net/netlink/af_netlink.c), but some datagrams are larger: the
+ * alternative names of one device take up to 64 KiB (rtnl_alt_ifname() in net/core/rtnetlink.c), as do a device's
+ * virtual functions. */
 #define REPLY_MAX (256u << 10)
 
 static const char *name_protocol(int protocol)
@@ -28,12 +29,12 @@ int hw_netlink_open(struct hw_netlink *nl, int protocol)
     hw_netlink_adopt(nl, socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
     if (nl->fd < 0)
         return hw_fail(-errno, "%s: %s", name_protocol(protocol), strerror(errno));
-    /* Asks for error texts and for acknowledgements without a copy of the request. Old kernels lack these options,
-     * which is harmless. */
+    /* Request error texts, and acknowledgements without a copy of the request. Old kernels lack these options, which is
+     * harmless. */
     int one = 1;
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
     (void)setsockopt(nl->fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof(one));
-    /* The kernel answers within the calls that send and receive, so this timeout should never be reached. */
+    /* The kernel answers during the send and receive calls, so this timeout should never expire. */
     struct timeval wait = {.tv_sec = 10};
     (void)setsockopt(nl->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     return 0;
@@ -65,7 +66,7 @@ struct nlmsghdr *hw_netlink_request(void *buf, size_t size, uint16_t type, uint1
     return h;
 }
 
-/* Returns the kernel's text on why it refused the request, or NULL. */
+/* Returns the kernel's explanation of why it refused the request, or NULL. */
 static const char *find_reason(const struct nlmsghdr *h)
 {
     const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
@@ -83,12 +84,11 @@ static const char *find_reason(const struct nlmsghdr *h)
     return NULL;
 }
 
-/* Reads the result in the last message of a reply. Returns 0, or -errno with a text. */
+/* Reads the result in the last message of a reply. Returns 0, or -errno and sets hw_error(). */
 static int read_netlink_result(const struct nlmsghdr *m, const char *what)
 {
     if (m->nlmsg_type == NLMSG_DONE) {
-        /* A dump that was aborted has the error in its last message (netlink_dump_done() in
-         * net/netlink/af_netlink.c). */
+        /* The last message of an aborted dump contains the error (netlink_dump_done() in net/netlink/af_netlink.c). */
         const int *err = mnl_nlmsg_get_payload(m);
         if (mnl_nlmsg_get_payload_len(m) >= sizeof(*err) && *err < 0)
             return hw_fail(*err, "%s: %s", what, strerror(-*err));
@@ -101,7 +101,7 @@ static int read_netlink_result(const struct nlmsghdr *m, const char *what)
     return hw_fail(e->error, "%s: %s%s%s", what, strerror(-e->error), why ? ": " : "", why ? why : "");
 }
 
-/* Receives the replies to the latest request into buf (REPLY_MAX bytes), up to the reply that ends them. */
+/* Receives the replies to the latest request into buf (REPLY_MAX bytes), up to the final reply. */
 static int take_answers(struct hw_netlink *nl, char *buf, hw_netlink_fn fn, void *arg, const char *what)
 {
     int rc = 0;

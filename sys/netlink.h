@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Netlink for every protocol: sends a request, and receives the replies and, if the kernel refuses the request, its
- * explanation. A socket belongs to the network namespace in which the calling thread was when it opened the socket, and
- * works on that namespace from anywhere. Only one thread at a time may use a socket.
+ * Netlink for every protocol. Sends a request, and receives the replies or, if the kernel refuses the request, the
+ * kernel's explanation. A socket belongs to the network namespace in which it was opened, and always operates on that
+ * namespace, even if the thread moves to another namespace. Only one thread at a time may use a socket.
  */
 #ifndef HW_SYS_NETLINK_H
 #define HW_SYS_NETLINK_H
@@ -11,22 +11,23 @@
 
 #include <libmnl/libmnl.h>
 
-/* Called for each message of a reply. A result other than 0 becomes the result of the request; the remaining replies
- * are then dropped. */
+/* A function that is called for each message of a reply. A result other than 0 becomes the result of the request, and
+ * the remaining replies are dropped. */
 typedef int (*hw_netlink_fn)(const struct nlmsghdr *h, void *arg);
 
 struct hw_netlink {
     int fd; /* -1 if closed */
     uint32_t seq;
     bool torn;           /* the objects changed during the last dump (NLM_F_DUMP_INTR), which may be inconsistent */
-    hw_netlink_fn heard; /* called, with the arg of the request, for multicast messages that arrive during it; its
-                            result is ignored; NULL to drop them */
+    hw_netlink_fn heard; /* called with the request's arg for each multicast message that arrives during a request; its
+                            result is ignored; NULL drops the messages */
 };
 
 /* Opens a socket for a protocol such as NETLINK_ROUTE in the calling thread's network namespace. Returns 0 or
  * -errno. */
 int hw_netlink_open(struct hw_netlink *nl, int protocol);
-/* Takes ownership of a socket that was opened elsewhere, for example in another namespace. Sets none of its options. */
+/* Takes ownership of a socket that was opened elsewhere, for example in another namespace. Does not set socket
+ * options. */
 void hw_netlink_adopt(struct hw_netlink *nl, int fd);
 void hw_netlink_close(struct hw_netlink *nl);
 /* Joins a multicast group. */

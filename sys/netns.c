@@ -94,7 +94,7 @@ static int create_netns(const char *path, int *ns, struct hw_netlink *rt)
                      errno == EPERM ? " (needs CAP_SYS_ADMIN)" : "");
     if (rc == 0) {
         rc = set_up_netns(path, ns, rt);
-        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail: the thread has just left that namespace */
+        if (setns(own, CLONE_NEWNET) < 0) /* cannot fail, because the thread has just left this namespace */
             rc = hw_fail(-errno, "returning to this process's network namespace: %s", strerror(errno));
     }
     hw_close(&own);
@@ -156,7 +156,7 @@ int hw_netns_remove(const char *name)
         return rc;
     while (umount2(path, MNT_DETACH) == 0)
         ;
-    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that path is not a mount point, or no longer one */
+    if (errno != EINVAL && errno != ENOENT) /* EINVAL means that path is not, or is no longer, a mount point */
         return hw_fail(-errno, "unmounting %s: %s", path, strerror(errno));
     if (unlink(path) < 0 && errno != ENOENT)
         return hw_fail(-errno, "removing %s: %s", path, strerror(errno));
@@ -188,7 +188,7 @@ bool hw_netns_same(int a, int b)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-/* Selects processes: those in one of the namespaces, or this user's with a mark. */
+/* Selects processes: either all processes in one of the namespaces, or this user's processes with a mark. */
 struct those {
     struct stat ns[128];
     size_t n;
@@ -223,7 +223,7 @@ static bool is_one(const char *pid, const struct those *t)
     char path[64];
     struct stat st;
     snprintf(path, sizeof(path), t->mark ? "/proc/%s" : "/proc/%s/ns/net", pid);
-    if (stat(path, &st) < 0) /* ended, a zombie, or not accessible */
+    if (stat(path, &st) < 0) /* the process has exited, is a zombie, or is not accessible */
         return false;
     if (t->mark)
         return st.st_uid == geteuid() && has_mark(pid, t->mark);
@@ -319,8 +319,8 @@ int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const c
         *step = "creating a mount namespace";
         return -errno;
     }
-    /* MS_SLAVE: mounts made here are invisible outside, but mounts and unmounts outside (such as of a deleted
-     * namespace) also happen here. */
+    /* With MS_SLAVE, mounts made here are invisible outside, but mounts and unmounts made outside (such as the unmount
+     * of a deleted namespace) propagate to here. */
     if (mount("", "/", "none", MS_SLAVE | MS_REC, NULL) < 0) {
         *step = "turning the mounts into slave mounts";
         return -errno;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network namespaces: creates them and keeps them with a bind mount, as `ip netns` does, enters them, and ends their
+/* Creates network namespaces, keeps them with a bind mount as `ip netns` does, enters them, and ends their
  * processes. */
 #ifndef HW_SYS_NETNS_H
 #define HW_SYS_NETNS_H
@@ -22,10 +22,10 @@ int hw_netns_prepare(void);
  * *ns, and a socket inside it in rt. The calling thread returns to its own namespace. Fails with -EEXIST if the name is
  * taken. */
 int hw_netns_create(const char *name, int *ns, struct hw_netlink *rt);
-/* Does the same, but the namespace has no name, and lasts only while a process or a file descriptor refers to it. */
+/* Does the same, but the namespace has no name, and exists only while a process or a file descriptor refers to it. */
 int hw_netns_create_anonymous(int *ns, struct hw_netlink *rt);
 /* Opens a namespace by name. Fails with -ENOENT if there is no such name, with -ENXIO if the file is not a namespace
- * (left by a crash), or with another -errno. */
+ * (because of a crash), or with another -errno. */
 int hw_netns_open(const char *name, int *ns);
 /* Removes a name, whether or not a namespace is mounted there. Succeeds if there is no such name. */
 int hw_netns_remove(const char *name);
@@ -39,8 +39,8 @@ bool hw_netns_same(int a, int b);
 int hw_netns_own(void);
 
 /* Ends the processes in the n namespaces, except the caller: sends SIGTERM, sends SIGKILL after grace_ms, and waits
- * until they have exited. Returns their number. Fails with -EBUSY if some have not exited 5 s after SIGKILL,
- * with -E2BIG for more than 128 namespaces, or with another -errno. */
+ * until they have exited. Returns the number of these processes. Fails with -EBUSY if some processes have not exited 5
+ * s after SIGKILL, with -E2BIG for more than 128 namespaces, or with another -errno. */
 int hw_netns_kill(const int *ns, size_t n, int grace_ms);
 
 /* Does the same for this user's processes whose mark (see hw_netns_join()) is prefix followed by lowercase letters.
@@ -51,9 +51,9 @@ bool hw_netns_marked(const char *prefix);
 
 /* Moves this process, which must have a single thread, into the user namespace user (unless user is -1), the network
  * namespace net and a new mount namespace. Mounts a sysfs for net at /sys, with the process's mark as the mount's
- * source. *sysfs_error receives 0 or the -errno of that mount, whose failure is not fatal (the process then has no
- * mark). Safe after fork() in a program with threads. Returns 0, or -errno with *step set to a description of the step
- * that failed. */
+ * source. Stores the result of that mount, 0 or -errno, in *sysfs_error. A failure of the mount is not fatal, but the
+ * process then has no mark. Safe after fork() in a program with threads. Returns 0, or -errno with *step set to a
+ * description of the step that failed. */
 int hw_netns_join(int user, int net, const char *mark, int *sysfs_error, const char **step);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions for the mount system calls of Linux 5.2 and for mount_setattr() of Linux 5.12. glibc has these functions
- * since 2.36, but the Python wheel must run with an older glibc. They are not compiled if the C library has them. */
+/* Functions for the mount system calls of Linux 5.2 and for mount_setattr() of Linux 5.12. glibc has provided these
+ * functions since 2.36, but the Python wheel must also run with an older glibc. They are not compiled if the C library
+ * provides them. */
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>

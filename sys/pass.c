@@ -36,7 +36,7 @@ ssize_t hw_pass_receive(int sock, void *buf, size_t size, int *fd, unsigned cap,
 {
     union control c;
     struct iovec iov = {.iov_base = buf, .iov_len = size};
-    /* CMSG_LEN and not CMSG_SPACE, because the kernel would use any padding for one more file descriptor. */
+    /* Uses CMSG_LEN and not CMSG_SPACE, because the kernel would use any padding for one more file descriptor. */
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = &c,

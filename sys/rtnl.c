@@ -264,7 +264,7 @@ int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsi
 
 /* ---- the token bucket ----------------------------------------------------------------------- */
 
-#define TBF_HANDLE 0x10000u /* 1:0, so that a second call finds and changes the qdisc of the first call */
+#define TBF_HANDLE 0x10000u /* 1:0, so that a later call finds and changes the qdisc that the first call added */
 
 static struct nlmsghdr *qdisc_request(void *buf, uint16_t type, uint16_t flags, int index)
 {
@@ -345,7 +345,7 @@ int hw_rtnl_tbf_set(struct hw_netlink *r, int index, uint64_t rate, uint32_t bur
     struct nlattr *options = mnl_attr_nest_start(h, TCA_OPTIONS);
     uint64_t bytes = rate / 8;
     /* tbf_change() in net/sched/sch_tbf.c needs no tables of transmission times if the link layer and the burst in
-     * bytes are given. Rates of 2^32 bytes per second and more have their own attribute. */
+     * bytes are given. Rates of 2^32 bytes per second and more use a separate attribute. */
     struct tc_tbf_qopt q = {
         .rate = {.linklayer = TC_LINKLAYER_ETHERNET, .rate = (uint32_t)HW_MIN(bytes, (uint64_t)UINT32_MAX)},
         .limit = limit};

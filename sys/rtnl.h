@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rtnetlink functions of labs and sandboxes: links, IPv4 addresses and a token bucket. r is a NETLINK_ROUTE
- * socket. */
+/* The rtnetlink functions that labs and sandboxes use, for links, IPv4 addresses and a token bucket. r is a
+ * NETLINK_ROUTE socket. */
 #ifndef HW_SYS_RTNL_H
 #define HW_SYS_RTNL_H
 

@@ -14,9 +14,9 @@ struct hw_rtnl_neigh {
     uint16_t state; /* NUD_* from linux/neighbour.h */
 };
 
-/* Lists up to cap neighbours of this link that have an IP address and an Ethernet address, without those that need no
- * resolution (NUD_NOARP), such as broadcast and multicast addresses. r is a NETLINK_ROUTE socket. Returns the number of
- * neighbours, which may exceed cap, or -errno. */
+/* Lists up to cap neighbours of this link that have an IP address and an Ethernet address. Leaves out neighbours that
+ * need no resolution (NUD_NOARP), such as broadcast and multicast addresses. r is a NETLINK_ROUTE socket. Returns the
+ * number of neighbours, which may exceed cap, or -errno. */
 int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *out, size_t cap);
 /* Adds a neighbour, or replaces the neighbour with the same address. Returns 0 or -errno. */
 int hw_rtnl_neigh_set(struct hw_netlink *r, const struct hw_rtnl_neigh *n);

@@ -16,7 +16,7 @@ static int compare_fds(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Closes all descriptors from 3 on, except the given ones. This cannot block, because the parent has all of these
+/* Closes all descriptors from 3 up, except those in fd. Closing cannot block, because the parent has all of these
  * descriptors open too. */
 static void close_others(int *fd, unsigned n)
 {

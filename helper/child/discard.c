@@ -56,7 +56,7 @@ void hd_discard_run(struct hd_discard *d)
         hd_child_start(d->fd + d->n - some, some, keep_them, NULL, &pair) == 0) {
         for (; some; some--)
             hw_close(&d->fd[--d->n]);
-        (void)shutdown(pair, SHUT_WR); /* not SHUT_RDWR, which would look as if the child had ended */
+        (void)shutdown(pair, SHUT_WR); /* not SHUT_RDWR, which would look as if the child had exited */
         d->child[d->n_children++] = pair;
     }
     d->due = d->n || d->n_children ? hw_deadline(HD_DISCARD_MS) : HW_NEVER;

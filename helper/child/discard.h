@@ -11,8 +11,8 @@
 #include "helper/child/child.h"
 
 #define HD_CLIENTS_MAX  1024 /* maximum number of connected clients */
-#define HD_DISCARD_ROOM 512  /* no connection is accepted while this many wait to be closed */
-/* All connected clients may end while HD_DISCARD_ROOM connections wait. */
+#define HD_DISCARD_ROOM 512  /* no connection is accepted while this many are waiting to be closed */
+/* All connections may end while HD_DISCARD_ROOM connections are waiting to be closed. */
 #define HD_DISCARD_MAX (HD_CLIENTS_MAX + HD_DISCARD_ROOM)
 /* this many queued connections are closed immediately; fewer are closed after HD_DISCARD_MS */
 #define HD_DISCARD_BATCH    16
@@ -30,8 +30,8 @@ struct hd_discard {
 void hd_discard_init(struct hd_discard *d);
 /* Returns true if a new connection may be accepted, because there is space to discard it later. */
 bool hd_discard_room(const struct hd_discard *d);
-/* Shuts down a connection, so that it ends for the client immediately, and queues it to be closed. Takes ownership of
- * *fd and sets it to -1. */
+/* Shuts down a connection, which ends the connection for the client immediately, and queues the connection to be
+ * closed. Takes ownership of *fd and sets it to -1. */
 void hd_discard_add(struct hd_discard *d, int *fd);
 /* Starts a child that closes up to HD_CHILD_FDS queued connections, if they are due and fewer than HD_DISCARD_CHILDREN
  * children are running. */

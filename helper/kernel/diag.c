@@ -40,7 +40,7 @@ struct look {
     bool found;
 };
 
-/* Checks the cookie, because the kernel returns a listening socket of the same port if the connection does not exist.
+/* Checks the cookie, because the kernel returns a listening socket on the same port if the connection does not exist.
  * Checks the inode, because a connection in TIME_WAIT still has the cookie of its socket; a connection in TIME_WAIT or
  * with a closed socket has no inode. */
 static int match_connection(const struct nlmsghdr *h, void *arg)

@@ -105,10 +105,10 @@ static int on_rings_change(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Uses the kernel's report to ethtool's group "monitor" to determine whether the settings have changed. The kernel
- * sends this report before it replies, but not if the requested settings are already configured (ethnl_set_rings() in
- * net/ethtool/rings.c; ethnl_default_set_doit() in netlink.c). The state that a driver reports cannot be used instead.
- * A separate socket is used, so that reports do not mix with other replies. */
+/* Uses the kernel's notification to ethtool's group "monitor" to determine whether the settings have changed. The
+ * kernel sends this notification before it replies, but not if the requested settings are already configured
+ * (ethnl_set_rings() in net/ethtool/rings.c; ethnl_default_set_doit() in netlink.c). The state that a driver reports
+ * cannot be used instead. A separate socket keeps notifications apart from other replies. */
 int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_split *s, bool *changed)
 {
     _Alignas(struct nlmsghdr) char buf[HW_NETLINK_REQUEST];
@@ -149,7 +149,7 @@ int hd_ethnl_split_set(const struct hw_genl *like, int ifindex, const struct hd_
 
 #define GRO_HW "rx-gro-hw" /* name in netdev_features_strings[] of net/ethtool/common.c */
 
-/* Returns true if the bit of rx-gro-hw is set. If the bitset has no mask, it lists only bits that are set. */
+/* Returns true if the bit of rx-gro-hw is set. A bitset without a mask lists only bits that are set. */
 static bool bit_in(const struct nlattr *set)
 {
     const struct nlattr *a, *bit, *k, *bits = NULL;
@@ -266,7 +266,7 @@ int hd_ethnl_contexts(struct hw_genl *g, int ifindex, struct hd_set *out)
     int rc = hw_netlink_talk(&g->nl,
                              make_ethnl_request(g, buf, ETHTOOL_MSG_RSS_GET, ETHTOOL_A_RSS_HEADER, NLM_F_DUMP, ifindex),
                              on_context, out, "listing RSS contexts");
-    /* The kernel can list contexts since Linux 6.12, which is also the first version with devmem TCP. A driver without
-     * contexts fails with one of these errors. */
+    /* The kernel has been able to list contexts since Linux 6.12, which is also the first version with devmem TCP. A
+     * driver without contexts fails with one of these errors. */
     return rc == -EOPNOTSUPP || rc == -EINVAL ? 0 : rc;
 }

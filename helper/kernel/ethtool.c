@@ -71,7 +71,7 @@ int hd_eth_driver(int fd, int ifindex, char *out, size_t cap)
     return rc;
 }
 
-/* Reads some flags, including ntuple, with an old command that every kernel has (net/ethtool/ioctl.c). */
+/* Reads some flags, including ntuple, with an old command that every kernel supports (net/ethtool/ioctl.c). */
 static int get_ethtool_flags(int fd, int ifindex, struct ethtool_value *v)
 {
     *v = (struct ethtool_value){.cmd = ETHTOOL_GFLAGS};
@@ -236,9 +236,9 @@ static int count_ethtool_rules(int fd, int ifindex, struct ethtool_rxnfc *count)
     return rc;
 }
 
-/* Requests the list of locations, with space for exactly n entries. More space does not work with all drivers of Linux
- * 7.3. mlx5 fails if there are fewer rules than entries (mlx5e_ethtool_get_all_flows() in en_fs_ethtool.c:818), and gve
- * does not report the number of entries (gve_get_flow_rule_ids() in gve_flow_rule.c:234). */
+/* Requests the list of locations, with space for exactly n entries. A larger buffer does not work with all drivers of
+ * Linux 7.3. mlx5 fails if there are fewer rules than entries (mlx5e_ethtool_get_all_flows() in en_fs_ethtool.c:818),
+ * and gve does not report the number of entries (gve_get_flow_rule_ids() in gve_flow_rule.c:234). */
 static int list_places(int fd, int ifindex, uint32_t n, struct ethtool_rxnfc **out)
 {
     struct ethtool_rxnfc *all = calloc(1, sizeof(*all) + n * sizeof(all->rule_locs[0]));
@@ -318,7 +318,7 @@ int hd_eth_rules(int fd, int ifindex, struct hd_rule **out, unsigned *n)
         return hw_no_memory("flow rules");
     for (uint32_t i = 0; i < all->rule_cnt; i++) {
         rc = hd_eth_rule_at(fd, ifindex, all->rule_locs[i], &r[got]);
-        if (rc && rc != -ENOENT) /* -ENOENT means that the rule was removed meanwhile */
+        if (rc && rc != -ENOENT) /* -ENOENT means that the rule was removed in the meantime */
             return rc;
         got += rc == 0;
     }

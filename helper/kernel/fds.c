@@ -47,8 +47,9 @@ uint64_t hd_fd_netns(int sock)
 
 /*
  * To check a client, pass the accepted socket, which the kernel creates in the namespace of the connecting process
- * (unix_stream_connect() in net/unix/af_unix.c). /proc/PID/ns/net cannot be used: reading it for another user needs
- * CAP_SYS_PTRACE, and the process may have ended and its number may have been reused. The kernel never reuses a cookie.
+ * (unix_stream_connect() in net/unix/af_unix.c). /proc/PID/ns/net cannot be used: reading the link of another user's
+ * process requires CAP_SYS_PTRACE, and the process may have exited and its PID may have been reused. The kernel never
+ * reuses a cookie.
  */
 int hd_fd_same_netns(int sock, uint64_t netns)
 {

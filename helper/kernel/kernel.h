@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of the functions with which hawserd uses NICs and inspects connections and dma-bufs. The real table uses
- * netlink and ioctl. The table of the tests simulates a NIC, and can fail or end the process at any call. Unless stated
- * otherwise, functions return 0, or -errno with hw_error(). They fail with -ENODEV if the NIC no longer exists.
+ * A table of the functions with which hawserd uses NICs and inspects connections and dma-bufs. The real functions use
+ * netlink and ioctl. The tests' functions simulate a NIC, and can be made to fail or to kill the process at any call.
+ * Unless stated otherwise, functions return 0, or -errno with hw_error(). They fail with -ENODEV if the NIC no longer
+ * exists.
  */
 #ifndef HW_HELPER_KERNEL_H
 #define HW_HELPER_KERNEL_H
@@ -48,8 +49,8 @@ struct hd_queue {
 };
 
 /* The settings of header split (tcp-data-split of ethtool). split is one of ETHTOOL_TCP_DATA_SPLIT_*. The kernel
- * returns the driver's actual state, which may differ from the configuration: bnxt also reports header split because of
- * large packets or rx-gro-hw, and fbnic always reports it. The kernel allows a binding only if header split is
+ * returns the driver's actual state, which may differ from the configuration: bnxt also reports header split if large
+ * packets or rx-gro-hw require it, and fbnic always reports it. The kernel allows a binding only if header split is
  * configured. */
 struct hd_split {
     uint8_t split;
@@ -58,7 +59,7 @@ struct hd_split {
     uint32_t buf_len; /* bytes of a receive buffer (rx-buf-len), or 0 if the driver does not support this setting */
 };
 
-/* State of the aggregation of packets by the NIC (rx-gro-hw). */
+/* State of packet aggregation by the NIC (rx-gro-hw). */
 enum hd_gro_hw { HD_GRO_NONE, HD_GRO_OFF, HD_GRO_ON }; /* HD_GRO_NONE if the driver cannot change it */
 
 /* The indirection table of RSS context 0, and the queues of other contexts. The caller must free queue, which is NULL
@@ -70,20 +71,20 @@ struct hd_rss {
 
 /* A flow rule, which selects a queue for TCP packets from remote to local. */
 struct hd_rule {
-    bool exact; /* the rule matches exactly local and remote; otherwise only queue and loc are valid */
+    bool exact; /* the rule matches exactly local and remote; if false, only queue and loc are valid */
     union hw_addr local, remote;
     uint32_t queue; /* UINT32_MAX if the rule drops packets or sends them to an RSS context or a VF */
     uint32_t loc;   /* location in the NIC's table */
 };
 
-/* A TCP connection of this machine: its ends and the cookie of its socket (SO_COOKIE). The cookie is unique until the
- * next boot, whereas a later connection may have the same ends. */
+/* A TCP connection of this machine: the two endpoints and the cookie of the socket (SO_COOKIE). The cookie is unique
+ * until the next boot, whereas a later connection may have the same endpoints. */
 struct hd_conn {
     union hw_addr local, remote;
     uint64_t cookie;
 };
 
-/* A request to bind a dma-buf to n queues of a NIC, or for sending if n is 0. */
+/* A request to bind a dma-buf to n queues of a NIC for receiving, or to the NIC for sending if n is 0. */
 struct hd_bind_what {
     int ifindex, dmabuf;
     const uint32_t *queue;
@@ -112,18 +113,18 @@ struct hd_kernel {
     int (*rule_at)(void *arg, int ifindex, uint32_t loc, struct hd_rule *out); /* -ENOENT if there is no rule */
     int (*rule_add)(void *arg, int ifindex, struct hd_rule *r);                /* sets r->loc */
     int (*rule_del)(void *arg, int ifindex, uint32_t loc);
-    /* The binding exists as long as the descriptor *sock is open. */
+    /* The binding lasts as long as the descriptor *sock is open. */
     int (*bind)(void *arg, const struct hd_bind_what *what, int *sock, uint32_t *id);
     void (*unbind)(void *arg, int *sock);
 
-    /* Functions for descriptors of clients. A client can make the first two block indefinitely, so only
+    /* Functions for descriptors of clients. A client can make the first two functions block indefinitely, so only
      * helper/child/inspect.c calls them, in a separate process. */
     int (*dmabuf_size)(void *arg, int fd, uint64_t *size); /* -EBADF if fd is not a dma-buf */
     int (*connection)(void *arg, int fd, struct hd_conn *out);
     int (*same_netns)(void *arg, int fd); /* -EXDEV if the socket is in another namespace; does not block */
 
-    /* Returns 1 if packets with the ends of c that arrive at the NIC reach this connection. Otherwise returns 0, or
-     * -errno. */
+    /* Returns 1 if packets with the endpoints of c that arrive at the NIC reach this connection. Otherwise returns 0,
+     * or -errno. */
     int (*alive)(void *arg, int ifindex, const struct hd_conn *c);
     /* Turns reports of destroyed sockets on or off. The descriptor `events` is readable while reports are queued. */
     int (*watch)(void *arg, bool on);

@@ -93,7 +93,7 @@ static int on_pool(const struct nlmsghdr *h, void *arg)
             ifindex = (int)mnl_attr_get_u32(a);
         if (type == NETDEV_A_PAGE_POOL_DMABUF)
             dmabuf = true;
-        if (type == NETDEV_A_PAGE_POOL_INFLIGHT_MEM) /* has 4 bytes if the value fits, and otherwise 8 */
+        if (type == NETDEV_A_PAGE_POOL_INFLIGHT_MEM) /* 4 bytes if the value fits, otherwise 8 */
             mem = len == 8 ? mnl_attr_get_u64(a) : len == 4 ? mnl_attr_get_u32(a) : 0;
     }
     if (dmabuf && ifindex == p->ifindex) {

@@ -28,9 +28,9 @@ int hd_port_hold(const union hw_addr *local, int *sock)
     if (rc || port < from || port > to)
         return rc;
     int fd = socket(local->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* In repair mode, which needs CAP_NET_ADMIN, bind() ignores sockets that are already bound to the port
-     * (SK_FORCE_REUSE in net/ipv4/inet_connection_sock.c). After repair mode is left, the socket does not share the
-     * port with later sockets. */
+    /* In repair mode, which requires CAP_NET_ADMIN, bind() ignores sockets that are already bound to the port
+     * (SK_FORCE_REUSE in net/ipv4/inet_connection_sock.c). After repair mode is turned off, the socket does not share
+     * the port with later sockets. */
     if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)) < 0 ||
         bind(fd, &local->sa, hw_addr_len(local)) < 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) < 0) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reserves the local ports of connections for which there are flow rules. A flow rule matches the two ends of a
- * connection. The owner of the connection can dissolve it with a single system call, and hawserd notices this only
- * later. Meanwhile a connection of another user may get the same local port and, with the same server, the same ends.
+ * Reserves the local ports of connections for which there are flow rules. A flow rule matches the two endpoints of a
+ * connection. The owner of the connection can dissolve it with a single system call, and hawserd detects this only
+ * later. Until then, another user's connection to the same server may get the same local port, and so have the same
+ * endpoints.
  *
- * hawserd therefore keeps a socket bound to the local end as long as the rule is on the NIC. No ordinary connect() or
- * bind() can then get this address and port, and the kernel releases them when hawserd ends for any reason. Only
+ * hawserd therefore keeps a socket bound to the local endpoint as long as the rule is on the NIC. No ordinary connect()
+ * or bind() can then get this address and port, and the kernel releases them when hawserd exits for any reason. Only
  * ephemeral ports (net.ipv4.ip_local_port_range) are reserved, because a server that is restarted needs its port
  * immediately.
  */

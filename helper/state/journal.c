@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal contains the changes of hawserd and the previous settings, as lines of text that an operator can also
- * read. For each update the complete journal is written to a file next to it, which is fsynced and renamed over the
- * old journal. The journal is therefore always complete. Its last line, "end", confirms this.
+ * The journal records the changes that hawserd has made and the previous settings, as lines of text that an operator
+ * can also read. For each update, the complete journal is written to a new file, which is fsynced and renamed over the
+ * old journal. The journal is therefore always complete, which its last line, "end", confirms.
  */
 #include "helper/state/state.h"
 #include "sys/files.h"
@@ -115,7 +115,7 @@ static void folder_of(const char *path, char *out, size_t cap)
         snprintf(out, cap, ".");
 }
 
-/* Flushes the folder of a file to disk, which makes a rename durable. */
+/* Flushes a file's folder to disk, which makes a rename durable. */
 static int sync_folder(const char *path)
 {
     char dir[256];
@@ -203,7 +203,7 @@ static int take_split(struct reader *r, char **save)
     return 0;
 }
 
-/* Handles a line that is a single word and records a change of the NIC. Returns false for any other word. */
+/* Handles a line that consists of a single word and records a change to the NIC. Returns false for any other word. */
 static bool take_flag(struct reader *r, const char *w)
 {
     if (r->nic && strcmp(w, "ntuple") == 0)
@@ -260,7 +260,7 @@ static int take_rule(struct reader *r, char **save)
     if (!parse_journal_number(save, INT32_MAX, &index) || !parse_journal_number(save, HD_QUEUES_MAX - 1, &queue))
         return reject_journal_line(
             r, "expected 'rule INDEX QUEUE LOC LOCAL PORT REMOTE PORT', after the 'nic' line with this INDEX");
-    char *dash = *save; /* "-" stands for a location that was not known yet */
+    char *dash = *save; /* "-" stands for a location that was not yet known */
     bool placed = !(dash && strncmp(dash, "- ", 2) == 0);
     if (!placed)
         *save = dash + 2;
@@ -359,8 +359,8 @@ int hd_journal_parse(struct hd_state *s, const char *text, size_t len)
     return 0;
 }
 
-/* Checks that no other user could have written the journal, because a privileged process acts on it. The user of
- * `hawserd --user` owns both the journal and its folder. */
+/* Checks that no other user could have written the journal, because a privileged process acts on the journal. The user
+ * of `hawserd --user` owns both the journal and its folder. */
 static int check_owner(const char *path, const struct stat *file)
 {
     char folder[256];
@@ -399,8 +399,8 @@ int hd_journal_read(struct hd_state *s)
 
 /* ---- the lock, and recovery after a crash ------------------------------------------------------- */
 
-/* Returns the description of an open-file-description lock of a whole file. Such a lock can be queried without taking
- * it. */
+/* Returns the description of an open-file-description lock on a whole file. Such a lock can be queried without being
+ * acquired. */
 static struct flock whole_file(void)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -423,7 +423,7 @@ int hd_journal_chown(const char *path)
     return 0;
 }
 
-/* Returns the process id in the lock file, or 0 if there is none. */
+/* Returns the PID in the lock file, or 0 if there is none. */
 static int read_lock_pid(int fd)
 {
     char pid[24] = "";
@@ -500,15 +500,16 @@ int hd_recover(struct hd_state *s, int wait_ms)
     }
     hw_list_each(it, tmp, &s->nics) hw_log(s->log, HAWSER_LOG_WARN, "%s: undoing the changes of the previous hawserd",
                                            hw_container_of(it, struct hd_nic, node)->name);
-    /* The previous hawserd no longer reserves the ports of its rules. */
+    /* The ports of the rules are no longer reserved, because the previous hawserd has exited. */
     hw_list_each(it, tmp, &s->rules)
     {
         struct hd_held_rule *r = hw_container_of(it, struct hd_held_rule, node);
         if (s->k->port_hold(s->k->arg, &r->rule.local, &r->port) < 0)
             hw_log(s->log, HAWSER_LOG_WARN, "%s", hw_error());
     }
-    /* The previous hawserd's lock may be released before its netlink sockets are closed. A killed process closes its
-     * descriptors one after the other, and the kernel releases the files even later (fput() in fs/file_table.c). */
+    /* The previous hawserd's lock may be released before its netlink sockets are closed. The descriptors of a killed
+     * process are closed one after the other, and the kernel releases the files even later (fput() in
+     * fs/file_table.c). */
     uint64_t until = hw_deadline(wait_ms);
     while (still_bound(s) && hw_now() < until) {
         struct timespec t = {.tv_nsec = 20000000};

@@ -58,8 +58,8 @@ int hd_ntuple_on(struct hd_state *s, struct hd_nic *nic)
     return rc;
 }
 
-/* Finds the queues that flow rules use. Such a queue must not be bound, because traffic of other programs would arrive
- * in the client's memory. */
+/* Finds the queues that flow rules use. Such a queue must not be bound, because other programs' traffic would then
+ * arrive in the client's memory. */
 static int find_queues_with_rules(struct hd_state *s, int ifindex, struct hd_set *out)
 {
     HW_AUTO_FREE struct hd_rule *r = NULL;
@@ -106,8 +106,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
     if (rc)
         return rc;
 
-    /* Queues that ordinary traffic does not use are chosen first, because RSS then stays unchanged. The others are
-     * chosen from the highest number down, so that RSS uses the queues 0 to N-1, as with `ethtool -X equal N`. */
+    /* Queues that ordinary traffic does not use are chosen first, because RSS then stays unchanged. The other queues
+     * are chosen from the highest number down, so that RSS uses the queues 0 to N-1, as with `ethtool -X equal N`. */
     struct hd_set mine = {0};
     for (int in_rss = 0; in_rss < 2; in_rss++) {
         for (unsigned i = HW_MIN(n_q, link->rx_queues); i-- > 0 && got < n;) {
@@ -145,8 +145,8 @@ int hd_choose(struct hd_state *s, const struct hd_link *link, const struct hd_ri
         n_q < link->rx_queues || n_q < 2 ? link->name : "");
 }
 
-/* Returns a copy of the previous table in which the remaining queues cyclically replace the taken ones. The caller must
- * free it. Returns NULL if out of memory. */
+/* Returns a copy of the previous table in which the remaining queues cyclically replace the taken queues. The caller
+ * must free the copy. Returns NULL if out of memory. */
 static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct hd_set *taken)
 {
     uint32_t *t = calloc(nic->n_was, sizeof(*t));
@@ -164,8 +164,8 @@ static uint32_t *make_rss_table_without(const struct hd_nic *nic, const struct h
     return t;
 }
 
-/* Returns true if another program has changed the table since hawserd set it. The table of hawserd differs from the
- * previous table only in the entries of taken queues. */
+/* Returns true if another program has changed the table since hawserd set it. hawserd's table differs from the previous
+ * table only in the entries of taken queues. */
 static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *now)
 {
     if (now->n != nic->n_was)
@@ -176,8 +176,8 @@ static bool is_foreign_rss_table(const struct hd_nic *nic, const struct hd_rss *
     return false;
 }
 
-/* Saves the current table as the table to restore, if none was saved or another program has changed the table
- * meanwhile. */
+/* Saves the current table as the table to restore, if none was saved or another program has changed the table in the
+ * meantime. */
 static int save_rss_table(struct hd_state *s, struct hd_nic *nic, const struct hd_rss *now)
 {
     if (nic->n_was && !is_foreign_rss_table(nic, now))
@@ -232,8 +232,8 @@ bool hd_any_bound(const struct hd_queue *q, unsigned n)
     return false;
 }
 
-/* Returns to RSS the queues that are not bound, and adds their number to *back. Queues that another program has bound
- * are not returned, because ordinary traffic on a bound queue cannot be read by programs without devmem. */
+/* Restores to RSS the queues that are not bound, and adds their number to *back. Queues that another program has bound
+ * are not restored, because programs without devmem cannot read ordinary traffic on a bound queue. */
 static int return_idle_queues(struct hd_state *s, struct hd_nic *nic, const struct hd_queue *q, unsigned n_q,
                               struct hd_rss *rss, unsigned *back)
 {

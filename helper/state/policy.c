@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Maximum bytes of a line. inih splits a line that does not fit in 200 bytes (INI_MAX_LINE), and parses the rest as a
- * new line. */
+/* Maximum length of a line, in bytes. inih splits a line that does not fit in 200 bytes (INI_MAX_LINE), and parses the
+ * rest as a new line. */
 #define LINE_MAX_BYTES 190
 
 enum key { K_NICS, K_QUEUES, K_MAX_QUEUES, K_MAX_BINDINGS, K_MAX_RULES, K_MAX_BYTES, K_COUNT };
@@ -31,7 +31,7 @@ static const char *const keys[K_COUNT] = {
 struct reader {
     struct hd_policy *p;
     char section[80]; /* as written in the file */
-    unsigned seen;    /* bit i is set if the section has had key i */
+    unsigned seen;    /* bit i is set if key i has occurred in the section */
 };
 
 static void set_default_rights(struct hd_rights *r)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads hawserd's policy file, which says what each user may use. */
+/* Reads hawserd's policy file, which defines what each user may use. */
 #ifndef HW_HELPER_POLICY_H
 #define HW_HELPER_POLICY_H
 
@@ -12,7 +12,7 @@
 #define HD_NICS_TEXT       160
 #define HD_POLICY_FILE_MAX (64u << 10)
 
-/* A section of the policy. It applies to each of its users separately, to all connections of the user together. */
+/* A section of the policy. Its limits apply to each user separately, and cover all connections of the user together. */
 struct hd_rights {
     char who[40]; /* for example "user alice", for messages */
     bool group;

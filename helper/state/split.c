@@ -5,9 +5,9 @@
  *
  * The kernel binds a queue only if header split is configured to be on and hds-thresh is 0 (__netif_mp_open_rxq() in
  * net/core/netdev_rx_queue.c:199). The state that a driver reports may differ from the configuration: bnxt also reports
- * that header split is on because of large packets or rx-gro-hw (bnxt_ethtool.c:830), and fbnic always reports that it
- * is on (fbnic_ethtool.c:311). The setting is therefore always sent, unless a queue is already bound. If header split
- * is already configured, the kernel does nothing.
+ * that header split is on if large packets or rx-gro-hw require it (bnxt_ethtool.c:830), and fbnic always reports that
+ * header split is on (fbnic_ethtool.c:311). The setting is therefore always sent, unless a queue is already bound. If
+ * header split is already configured, the kernel does nothing.
  */
 #include "helper/state/state.h"
 
@@ -21,7 +21,7 @@
 
 uint32_t hd_buf_len(const struct hd_split *now, unsigned mtu)
 {
-    /* The buffers of gve have rx-buf-len bytes: 2048 by default, or 4096 (gve_set_rx_buf_len_config() in
+    /* gve's buffers are rx-buf-len bytes long: 2048 by default, or 4096 (gve_set_rx_buf_len_config() in
      * gve_main.c:2133). Packets that fit into 2048 bytes need no change, because two buffers then share a page. */
     uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
     return now->buf_len && now->buf_len < page && mtu > now->buf_len + HEADERS ? page : 0;
@@ -72,8 +72,8 @@ static int send_split(struct hd_state *s, struct hd_nic *nic, struct hd_split *o
     return gro ? hw_fail_copy(rc, why) : s->k->split_set(s->k->arg, nic->ifindex, on, changed);
 }
 
-/* Checks whether a queue of the NIC is bound. If one is, header split is configured, and the kernel does not allow it
- * to be changed. */
+/* Checks whether any queue of the NIC is bound. If so, header split is configured, and the kernel does not allow the
+ * setting to be changed. */
 static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
 {
     struct hd_queue *q = calloc(HD_QUEUES_MAX, sizeof(*q));
@@ -86,7 +86,7 @@ static int look_bound(struct hd_state *s, const struct hd_nic *nic, bool *bound)
     return rc;
 }
 
-/* Logs a change of the settings. If the driver has reported that header split is on, the change may concern only
+/* Logs a change to the settings. If the driver had already reported that header split is on, the change may only affect
  * hds-thresh, or only make the setting explicit. */
 static void log_split_change(const struct hd_state *s, const struct hd_nic *nic, const struct hd_split *was,
                              const struct hd_split *on)
@@ -130,8 +130,8 @@ int hd_split_on(struct hd_state *s, struct hd_nic *nic, const struct hd_link *li
         log_split_change(s, nic, &now, &on);
     if (rc || changed || !first)
         return rc;
-    /* Header split was already configured by another program, which must undo it. If hawserd set it to automatic, the
-     * driver might report the same state, but bindings of the other program would fail. */
+    /* Another program had already configured header split, and must also undo this. If hawserd set header split to
+     * automatic, the driver might report the same state, but bindings of the other program would fail. */
     nic->split_set = false;
     return hd_journal_write(s);
 }
@@ -149,8 +149,8 @@ static int set_back(struct hd_state *s, const struct hd_nic *nic, struct hd_spli
 
 /* Sets header split to automatic and stores the resulting state in *now. Automatic is the kernel's initial setting.
  * bnxt and fbnic accept it but refuse "off" (bnxt_ethtool.c:870, fbnic_ethtool.c:359). "On" must not remain if it was
- * not configured before, even if the driver reported it, because it prevents XDP programs on the NIC (dev_xdp_install()
- * in net/core/dev.c:10473). */
+ * not configured before, even if the driver reported "on", because "on" prevents XDP programs on the NIC
+ * (dev_xdp_install() in net/core/dev.c:10473). */
 static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now)
 {
     struct hd_split to = nic->split_was;
@@ -168,15 +168,15 @@ static int set_auto(struct hd_state *s, struct hd_nic *nic, struct hd_split *now
     return s->k->split_get(s->k->arg, nic->ifindex, now); /* drivers without automatic header split refuse set_back() */
 }
 
-/* Restores the previous setting explicitly. This is needed if the driver reports a different state in the automatic
- * mode. mlx5 and gve do so if header split had been set explicitly. Returns 1 if header split stays automatic. */
+/* Restores the previous setting explicitly. This is needed if the driver reports a different state in automatic mode,
+ * as mlx5 and gve do if header split had been set explicitly. Returns 1 if header split stays automatic. */
 static int set_explicit(struct hd_state *s, struct hd_nic *nic)
 {
     int rc = set_back(s, nic, nic->split_was);
     if (!is_split_refused(rc))
         return rc;
-    /* For example, bnxt had reported "on" because of large packets or rx-gro-hw, and these settings have changed
-     * since. */
+    /* For example, bnxt reported "on" because of large packets or rx-gro-hw, and these settings have changed since
+     * then. */
     hw_log(s->log, HAWSER_LOG_INFO,
            "%s: header split stays automatic, because the driver cannot restore the previous setting: %s", nic->name,
            hw_error());

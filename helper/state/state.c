@@ -44,7 +44,8 @@ void hd_state_free(struct hd_state *s)
     hd_state_forget(s);
 }
 
-/* Writes the journal after an undo. A failure is only logged: a later undo finds that the change no longer exists. */
+/* Writes the journal after an undo. A failure is only logged, because a later undo detects that the change no longer
+ * exists. */
 static void update_state_journal(struct hd_state *s)
 {
     if (hd_journal_write(s) < 0)
@@ -148,7 +149,7 @@ static int prepare_binding_queues(struct hd_state *s, struct hd_nic *nic, const 
  * support the requested size. The kernel then fails with EOPNOTSUPP if the driver supports only page-sized buffers
  * (net/core/netdev_rx_queue.c:211 of Linux 7.3), with ERANGE if the driver does not support this size
  * (mlx5e_queue_validate_qcfg()), or with EINVAL if the memory is not contiguous enough (net_devmem_bind_dmabuf()) or
- * the kernel does not know the attribute. */
+ * the kernel does not support the attribute. */
 static int bind_pages(struct hd_state *s, struct hd_binding *b, const struct hd_nic *nic, int dmabuf, uint32_t page,
                       uint32_t *granted)
 {
@@ -220,8 +221,8 @@ int hd_bind(struct hd_state *s, const void *owner, uid_t uid, const struct hd_ri
 
 /* ---- rules -------------------------------------------------------------------------------------- */
 
-/* Removes the rule from the NIC and frees it. If the rule cannot be removed, it loses its owner, and hawserd tries
- * again later. */
+/* Removes the rule from the NIC and frees it. If the rule cannot be removed, it is left without an owner, and hawserd
+ * tries again later. */
 static void rule_end(struct hd_state *s, struct hd_held_rule *r)
 {
     int rc = hd_unplace(s, r);
@@ -264,8 +265,8 @@ static uint32_t find_least_ruled_queue(const struct hd_state *s, const struct hd
     return queue;
 }
 
-/* Fails with -EEXIST if the connection already has a flow rule, because it is undefined which of two rules a NIC
- * applies. */
+/* Fails with -EEXIST if the connection already has a flow rule, because it is undefined which of the two rules a NIC
+ * would apply. */
 static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const struct hd_rule *want)
 {
     HW_AUTO_FREE struct hd_rule *all = NULL;
@@ -283,7 +284,7 @@ static int check_unruled(struct hd_state *s, const struct hd_nic *nic, const str
     return 0;
 }
 
-/* Turns reports of destroyed sockets on or off. They should be on only while there are rules, because they are
+/* Turns reports of destroyed sockets on or off. Reports are turned on only while rules exist, because reports are
  * expensive on a machine with many connections. */
 static int watch_sockets(struct hd_state *s, bool on)
 {
@@ -307,9 +308,9 @@ static int check_connection(struct hd_state *s, const struct hd_held_rule *h, co
                              h->nic->name);
 }
 
-/* Adds the rule to the NIC. After port_hold() no other socket can get the connection's local port if it is ephemeral,
- * and the first check proves that the ends still belong to the client's connection. If the connection ends after the
- * second check, the next report or check removes the rule. */
+/* Adds the rule to the NIC. After port_hold(), no other socket can get the connection's local port if the port is
+ * ephemeral, and the first check proves that the endpoints still belong to the client's connection. If the connection
+ * ends after the second check, the next report or check removes the rule. */
 static int place_rule(struct hd_state *s, struct hd_held_rule *h, const struct hd_conn *c)
 {
     int rc = hd_ntuple_on(s, h->nic);
@@ -441,8 +442,8 @@ uint64_t hd_look(struct hd_state *s)
 
 /* ---- undo ----------------------------------------------------------------------------------------- */
 
-/* Ends a binding: removes the rules first, so that no more data arrives, then the binding, and then returns the queues
- * to RSS. */
+/* Ends a binding. Removes the rules first, so that no more data arrives, then the binding, and finally restores the
+ * queues to RSS. */
 static void binding_end(struct hd_state *s, struct hd_binding *b)
 {
     struct hd_nic *nic = b->nic;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Lets the driver compile for Linux 6.12 to 7.x despite the interfaces that the kernel renamed or added in between. The
- * driver was built and run on 6.12 and 7.3. The conditions for the versions in between follow the kernel's history. */
+ * driver was built and run on 6.12 and 7.3. The version checks for the releases in between follow the kernel's
+ * history. */
 #ifndef DMNIC_COMPAT_H
 #define DMNIC_COMPAT_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The path of a packet. A sender's skb is queued on the ring of the receive queue that the peer's steering selects. It
- * stays there with its payload unread until the peer polls. The poll then cuts the skb into packets and copies the
- * bytes, at the time when a real card's DMA would read them. Memory that is reused before its completion therefore
- * arrives as wrong bytes. */
+/* The path of a packet. A sender's skb is queued on the ring of the receive queue that the peer's steering selects. The
+ * skb stays there with its payload unread until the peer polls. The poll then splits the skb into packets and copies
+ * the bytes, at the time when a real card's DMA would read them. If the sender reuses memory before its completion, the
+ * wrong bytes arrive. */
 #include "dmnic.h"
 
 #include <linux/etherdevice.h>
@@ -93,7 +93,7 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev)
     }
     skb_tx_timestamp(skb);
     queue = dmnic_steer(peer, &flow, &DMNIC_CB(skb)->hash);
-    if (queue < 0) { /* a rule of the peer drops the packet, so it is sent and then discarded there */
+    if (queue < 0) { /* one of the peer's rules drops the packet, so it is sent and then discarded there */
         dev_consume_skb_any(skb);
         return NETDEV_TX_OK;
     }
@@ -112,7 +112,8 @@ netdev_tx_t dmnic_xmit(struct sk_buff *skb, struct net_device *ndev)
     return NETDEV_TX_OK;
 }
 
-/* Takes a page for payload. The fault "refill" limits the pages per millisecond, and unused pages do not carry over. */
+/* Takes a page for payload. The fault "refill" limits the number of pages per millisecond, and unused pages do not
+ * carry over. */
 static netmem_ref take_page(struct dmnic_queue *q)
 {
     unsigned int limit = READ_ONCE(dmnic_faults.refill);
@@ -152,7 +153,7 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
             return false;
         }
         /* From here on, freeing the skb returns its fragments to the pool. An skb without fragments is not marked: GRO
-         * would chain it to marked ones, and recvmsg() fails permanently if readable bytes follow unreadable bytes. */
+         * would chain it to marked skbs, and recvmsg() fails permanently if readable bytes follow unreadable bytes. */
         skb_mark_for_recycle(n);
         skb_add_rx_frag_netmem(n, i, netmem, 0, size, q->page);
         to = dma_memory(page_pool_get_dma_addr_netmem(netmem));
@@ -166,8 +167,8 @@ static bool add_payload(struct dmnic_queue *q, struct sk_buff *n, const struct s
     return true;
 }
 
-/* Adapts the headers of one packet that is cut from a large one, as a card would. TCP checksums are not computed: the
- * wire is memory, and arriving packets are marked as verified. */
+/* Adapts the headers of one packet that is cut from a larger packet, as a card would. TCP checksums are not computed,
+ * because the wire is memory and arriving packets are marked as verified. */
 static void cut_headers(u8 *head, const struct dmnic_cb *cb, u32 len, u32 mss, bool last)
 {
     struct tcphdr *tcp = (struct tcphdr *)(head + cb->l4);
@@ -203,8 +204,8 @@ static struct sk_buff *build(struct dmnic_queue *q, struct sk_buff *skb, u32 len
         if (q->nic->split && len <= READ_ONCE(q->nic->hds_thresh))
             inl = len;
     }
-    /* GRO and TCP must not split a head that has payload and attach the payload as a readable fragment among unreadable
-     * ones. They do not split heads from kmalloc(). */
+    /* GRO and TCP must not split a head that contains payload, because the payload would become a readable fragment
+     * among unreadable fragments. They do not split heads from kmalloc(). */
     if (inl || !cb->hdr) {
         n = alloc_skb(NET_SKB_PAD + NET_IP_ALIGN + head + inl, GFP_ATOMIC);
         if (n)
@@ -276,7 +277,7 @@ static void deliver(struct dmnic_queue *q, struct sk_buff *n)
         release_held(q);
 }
 
-/* Cuts the next packet off q->cur and delivers it. */
+/* Cuts the next packet from q->cur and delivers it. */
 static void receive_one(struct dmnic_queue *q, int budget)
 {
     struct sk_buff *skb = q->cur, *n = NULL;
@@ -315,7 +316,7 @@ int dmnic_poll(struct napi_struct *napi, int budget)
         work++;
     }
     if (work < budget) {
-        release_held(q); /* no packet is left that could overtake it */
+        release_held(q); /* no packet is left that could overtake the held packet */
         napi_complete_done(napi, work);
     }
     return work;

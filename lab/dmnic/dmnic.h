@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* dmnic: pairs of network cards that are connected by a wire, which consists only of memory copies. The driver has
- * everything that the kernel's devmem TCP requires: header split, flow steering, queues that restart separately, and
- * page pools with memory that the CPU must not read. */
+/* dmnic simulates pairs of network cards. The wire between the two cards of a pair consists only of memory copies. The
+ * driver supports everything that the kernel's devmem TCP requires: header split, flow steering, queues that restart
+ * separately, and page pools with memory that the CPU must not read. */
 #ifndef DMNIC_H
 #define DMNIC_H
 
@@ -18,8 +18,8 @@
 #define DMNIC_RING_MAX 8192
 #define DMNIC_MTU_MAX  9000
 
-/* The driver that a card imitates where drivers differ (docs/dmnic.md). Most such places in the source name the file in
- * Linux 7.3.4, below drivers/net/ethernet/, and the line. */
+/* The driver that a card imitates where drivers differ (docs/dmnic.md). Most comments at such places in the source give
+ * the file in Linux 7.3.4, below drivers/net/ethernet/, and the line. */
 enum dmnic_like { DMNIC_PLAIN, DMNIC_GVE, DMNIC_MLX5, DMNIC_BNXT, DMNIC_FBNIC, DMNIC_LIKES };
 
 /* Counters of each queue. Each counter has one writer at a time: the queue's poll, the holder of the transmit lock of
@@ -55,7 +55,7 @@ struct dmnic_queue {
     u32 page;                 /* bytes of a page in the pool */
     struct sk_buff_head ring; /* the wire: the sender's skbs, released when their bytes have been read */
     struct sk_buff *cur;      /* the skb that poll is cutting into packets */
-    struct sk_buff *held;     /* a delayed packet, which others overtake */
+    struct sk_buff *held;     /* a delayed packet, which later packets overtake */
     unsigned int held_for;
     u64 refill_at, refill_credit;
     u64 stat[DMNIC_STATS];
@@ -105,7 +105,7 @@ struct dmnic {
 
 /* Faults set by module parameters; 0 means off. */
 struct dmnic_faults {
-    unsigned int loss, reorder, corrupt; /* one packet in this many */
+    unsigned int loss, reorder, corrupt; /* one packet in every N is affected */
     unsigned int linear;                 /* payload bytes that stay in header memory */
     unsigned int refill;                 /* pages that a queue gets per millisecond; 0 means no limit */
     bool recycle_all, large;
@@ -128,7 +128,7 @@ void dmnic_rules_clear(struct dmnic *nic);
 
 /* Returns true if the card would put payload into pages, given this request for header split and these features. */
 bool dmnic_splits(const struct dmnic *nic, bool hds, netdev_features_t features);
-/* Sets split and ring, and gives each queue of a card that is up a new pool. Changes nothing on failure. */
+/* Sets split and ring. If the card is up, also gives each queue a new pool. Changes nothing on failure. */
 int dmnic_reset(struct dmnic *nic, bool split, unsigned int ring);
 bool dmnic_bound(const struct dmnic *nic);
 u64 dmnic_drops(const struct dmnic_queue *q);

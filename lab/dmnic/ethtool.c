@@ -66,8 +66,8 @@ static void get_ringparam(struct net_device *ndev, struct ethtool_ringparam *rin
 #endif
 }
 
-/* Returns the previous configuration. Kernels before 6.14 do not store the configuration, so what the driver reports
- * replaces it. */
+/* Returns the previous configuration. Kernels before 6.14 do not store the configuration, so the state that the driver
+ * reports is returned instead. */
 static u8 configured(struct dmnic *nic)
 {
 #ifdef DMNIC_HDS_THRESH
@@ -133,7 +133,7 @@ static int set_ringparam(struct net_device *ndev, struct ethtool_ringparam *ring
     if (rc)
         return rc;
     split = dmnic_splits(nic, hds, ndev->features);
-    if (!split && dmnic_bound(nic)) { /* 7.x has already refused this; 6.12 leaves the check to the driver */
+    if (!split && dmnic_bound(nic)) { /* 7.x has already refused the request; 6.12 leaves the check to the driver */
         NL_SET_ERR_MSG(extack, "tcp-data-split cannot be turned off while memory is bound to a queue");
         return -EINVAL;
     }
@@ -246,8 +246,8 @@ static int set_rxfh(struct net_device *ndev, struct ethtool_rxfh_param *rxfh, st
     return 0;
 }
 
-/* The totals come first, then "NAME[queue]". rx_drops counts packets that arrived and were not delivered; packets that
- * the fault "loss" dropped (rx_lost) are not included. */
+/* The totals come first, followed by "NAME[queue]". rx_drops counts packets that arrived and were not delivered;
+ * packets that the fault "loss" dropped (rx_lost) are not included. */
 static const char stat_name[DMNIC_STATS][16] = {
     [DMNIC_RX_PACKETS] = "rx_pkts",
     [DMNIC_RX_BYTES] = "rx_bytes",

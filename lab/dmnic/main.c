@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The cards: creation, link, queues, and the module's parameters. */
+/* Implements the cards: creation, link, queues, and the module's parameters. */
 #include "dmnic.h"
 
 #include <linux/dma-mapping.h>
@@ -109,7 +109,7 @@ static void queue_stop(struct dmnic_queue *q)
     dmnic_napi_disable(&q->napi);
 }
 
-/* Starts a queue. It is polled at once, because packets that arrived while it was stopped may be on the ring. */
+/* Starts a queue, and polls it at once, because packets that arrived while the queue was stopped may be on the ring. */
 static void queue_start(struct dmnic_queue *q)
 {
     dmnic_napi_enable(&q->napi);
@@ -470,9 +470,9 @@ static void card_free(struct net_device *ndev)
     free_netdev(ndev);
 }
 
-/* The platform devices are the machine's slots. Bound memory remains attached to them after the driver's end until the
- * last reader of the memory is gone, and dma_buf_attach() takes no reference to the device. The slots therefore stay
- * permanently, like a PCI device, and the next load finds them. */
+/* The platform devices are the machine's slots. After the driver is unloaded, bound memory remains attached to the
+ * slots until the last reader has released the memory, and dma_buf_attach() takes no reference to the device. The slots
+ * therefore persist, like PCI devices, and the next load of the module finds them. */
 static int slot_make(unsigned int idx)
 {
     char name[16];
@@ -494,7 +494,7 @@ static int card_probe(struct platform_device *slot)
     unsigned int idx = slot->id;
     int rc;
 
-    if (idx >= 2 * pairs) /* an earlier load created more slots */
+    if (idx >= 2 * pairs) /* an earlier load of the module created more slots */
         return -ENODEV;
     rc = dma_coerce_mask_and_coherent(&slot->dev, DMA_BIT_MASK(64));
     if (rc)

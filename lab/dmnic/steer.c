@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Selects a packet's receive queue by the matching rule with the lowest number or, without one, by the indirection
- * table. */
+/* Selects a packet's receive queue by the matching rule with the lowest number or, if no rule matches, by the
+ * indirection table. */
 #include "dmnic.h"
 
 #include <linux/etherdevice.h>
@@ -136,7 +136,7 @@ int dmnic_steer(struct dmnic *nic, const struct dmnic_flow *flow, u32 *hash)
     return queue == -2 ? (int)READ_ONCE(nic->indir[*hash % DMNIC_INDIR]) : queue;
 }
 
-/* Rules change under the device's lock (rtnl on 6.12). The data path only reads them. */
+/* Rules are changed under the device's lock (rtnl on 6.12). The data path only reads rules. */
 static struct dmnic_rule *rule_at(struct dmnic *nic, u32 location)
 {
     return rcu_dereference_protected(nic->rules[location], true);
@@ -218,7 +218,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
         if (!rule_at(nic, i))
             continue;
         if (locations && n == room) {
-            /* mellanox/mlx5/core/en_fs_ethtool.c:826 stops when there is no more room */
+            /* mellanox/mlx5/core/en_fs_ethtool.c:826 stops when the buffer is full */
             if (nic->like == DMNIC_MLX5 || nic->like == DMNIC_BNXT)
                 return 0;
             return -EMSGSIZE;
@@ -227,7 +227,7 @@ int dmnic_rules_list(struct dmnic *nic, struct ethtool_rxnfc *info, u32 *locatio
             locations[n] = i;
         n++;
     }
-    /* if there is more room, mlx5's function also looks at a location that does not exist, and fails */
+    /* if the buffer has more space, mlx5's function also reads a location that does not exist, and fails */
     if (locations && nic->like == DMNIC_MLX5 && n < room)
         return -EINVAL;
     /* google/gve/gve_flow_rule.c:234 does not report the number of rules */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the archive from which the VM lab boots: a cpio archive with busybox, shells, programs and the libraries that
-they need, kernel modules with their dependencies, any files and folders, and /init. The archive is built for each boot, in
-well under a second. It is not compressed, because decompression would cost the guest more time than reading."""
+they need, kernel modules with their dependencies, any files and folders, and /init. The archive is built for each boot,
+which takes well under a second. It is not compressed, because decompression would take the guest more time than reading.
+"""
 import lzma
 import os
 import shutil
@@ -24,7 +25,7 @@ class Archive:
 
     def __init__(self):
         self.entry = {}
-        self.seen = set()  # libraries that were added, and programs whose libraries were added
+        self.seen = set()  # libraries that have been added, and programs whose libraries have been added
         for d in "usr/bin", "usr/lib64", LIBDIR, "dev", "proc", "sys", "tmp", "run", "root", "out", "var":
             self.mkdir(d)
         for link, to in {**LINKS, "var/run": "/run"}.items():
@@ -51,7 +52,7 @@ class Archive:
         self.entry[path] = (mode, data, rdev)
 
     def file(self, src, dst, mode=0):
-        """Adds one file, with the libraries that it needs if it is a program or a library."""
+        """Adds one file and, if the file is a program or a library, the libraries that it needs."""
         try:
             with open(src, "rb") as f:
                 data = f.read()
@@ -85,7 +86,7 @@ class Archive:
                     self.put(dst, stat.S_IFREG | 0o755, f.read())
 
     def tree(self, src, dst):
-        """Adds a folder with everything below it. Links remain links."""
+        """Adds a folder and everything below it. Links remain links."""
         if not os.path.isdir(src):
             raise VmError(f"{src} is not a folder")
         self.mkdir(dst)

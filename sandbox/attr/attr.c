@@ -179,7 +179,8 @@ static int add_attr_record(struct sb_journal *j, int nic, const char *name, cons
     return rc;
 }
 
-/* Parses a record into out and returns its row. Returns NULL with *rc 0 if this program has no such row. */
+/* Parses a record into out and returns its row. If the table has no row for the record, returns NULL and sets *rc to
+ * 0. */
 static const struct sb_attr *take_record(const char *text, struct sb_blob *out, int *rc)
 {
     size_t name = strcspn(text, " ");
@@ -240,8 +241,8 @@ static bool is_missing_attr_error(int rc)
     return false;
 }
 
-/* Returns true if the error is a fault or limit of this machine or program and not of the device, so that nothing is
- * known about the attribute. */
+/* Returns true if the error is due to a fault or limit of this machine or program rather than the device. The error
+ * then reveals nothing about the attribute. */
 static bool is_machine_error(int rc)
 {
     return rc == -ENOMEM || rc == -ENOBUFS || rc == -EMSGSIZE || rc == -E2BIG || rc == -EBADMSG || rc == -EAGAIN;
@@ -279,7 +280,7 @@ static int compare_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
     return rc < 0 ? rc : a->same ? a->same(a, was, now) : is_same_blob(was, now);
 }
 
-/* Restores one attribute. Returns 1 if nothing had to be done, 0 if the attribute is restored, or -errno. */
+/* Restores one attribute. Returns 1 if the attribute is unchanged, 0 if it has been restored, or -errno. */
 static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was)
 {
     struct sb_blob now __attribute__((cleanup(sb_blob_free))) = {0};
@@ -296,8 +297,8 @@ static int restore_attr(const struct sb_attr *a, struct sb_dev *d, const struct 
                    : hw_fail(-EIO, "the kernel accepted the value but reports a different one");
 }
 
-/* Maximum number of rounds. Several are needed, because setting one attribute may change another or require another:
- * for example, a queueing discipline that is attached to a traffic class requires this class. */
+/* Maximum number of rounds. Several rounds are needed, because setting one attribute may change or require another. For
+ * example, a queueing discipline that is attached to a traffic class requires this class. */
 #define ROUNDS 4
 
 void sb_attrs_apply(struct sb_attr_kernel *k, const struct sb_journal *j, int nic, int index, const char *name,

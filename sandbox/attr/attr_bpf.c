@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * BPF programs on a device. A program that a container left behind is removed, even if a link holds it. In that case
- * only the link's owner, or root with BPF_LINK_DETACH, can remove the program. A program of the host that the container
+ * BPF programs on a device. A program that a container left behind is removed, even if a BPF link holds it. Only the
+ * owner of such a link, or root with BPF_LINK_DETACH, can remove the program. A program of the host that the container
  * has removed is restored if something else still refers to it.
  */
 #include "sandbox/attr/attr.h"
@@ -71,7 +71,7 @@ static void add_program(struct program p[3], size_t *n, uint32_t flags, const st
         p[(*n)++] = (struct program){flags, mnl_attr_get_u32(id)};
 }
 
-/* The value has a `struct program` for each mode with a program. */
+/* The value contains a `struct program` for each mode with a program. */
 static int take_xdp(const struct nlmsghdr *h, void *arg)
 {
     const struct nlattr *a, *b;
@@ -192,7 +192,7 @@ static int query_tcx(const struct sb_attr *a, const struct sb_dev *d, uint32_t *
                       .count = PROGRAMS_MAX,
                       .link_ids = (uint64_t)(uintptr_t)links};
     int rc = call_bpf(BPF_PROG_QUERY, &q, sizeof(q));
-    return rc < 0 ? rc == -EINVAL ? -EOPNOTSUPP /* a kernel without tcx does not know the attach type */
+    return rc < 0 ? rc == -EINVAL ? -EOPNOTSUPP /* a kernel without tcx rejects the attach type */
                                   : hw_fail(rc, "%s: reading its %s: %s", d->name, a->what, strerror(-rc))
                   : (int)HW_MIN(q.count, (uint32_t)PROGRAMS_MAX);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). The reply to a GET is almost the
- * request of a SET, so most values are the unchanged sequence of those attributes of the reply that can be set.
+ * Attributes of ethtool's netlink (Documentation/networking/ethtool-netlink.rst). The reply to a GET has almost the
+ * same format as the request of a SET. Most values therefore consist of the reply's settable attributes, unchanged and
+ * in order.
  */
 #include "sandbox/attr/attr.h"
 
@@ -75,8 +76,8 @@ static bool same_attr(const struct nlattr *a, const struct nlattr *b)
     return a && b && a->nla_len == b->nla_len && memcmp(a, b, a->nla_len) == 0;
 }
 
-/* Sets only the attributes that differ, because a driver refuses settings that it lacks even with their current
- * value. */
+/* Sets only the attributes that differ, because a driver refuses settings that it does not support, even if the value
+ * does not change. */
 int sb_write_ethtool(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob *was, const struct sb_blob *now)
 {
     static const char zeros[8];
@@ -141,7 +142,7 @@ static int take_features(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* The value has the wanted features, and those active features that can be changed. */
+/* The value consists of the wanted features, and of the active features that can be changed. */
 int sb_read_features(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct features f = {.words = 0};
@@ -210,7 +211,8 @@ static bool is_finding(int type)
     return type == ETHTOOL_A_LINKMODES_SPEED || type == ETHTOOL_A_LINKMODES_DUPLEX || type == ETHTOOL_A_LINKMODES_LANES;
 }
 
-/* Leaves out speed, duplex and lanes if autonegotiation is on, because they are its results and cannot be set. */
+/* Leaves out speed, duplex and lanes if autonegotiation is on, because autonegotiation determines them and they cannot
+ * be set. */
 int sb_read_modes(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct sb_blob all __attribute__((cleanup(sb_blob_free))) = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes that are read and set by ioctls: those that ethtool's netlink lacks, and those that it can set only since
- * Linux 6.14 (time stamps) or 6.17 (RSS). */
+/* Attributes that are read and set by ioctls, because ethtool's netlink interface lacks them, or can set them only
+ * since Linux 6.14 (time stamps) or 6.17 (RSS). */
 #include "sandbox/attr/attr.h"
 
 #include <linux/ethtool.h>
@@ -96,7 +96,7 @@ struct fields {
 };
 enum { FLOWS = 0x20 }; /* exclusive limit for the numbers of flow types, which begin with TCP_V4_FLOW */
 
-/* The value has a `struct fields` for each flow type that the device supports. */
+/* The value contains a `struct fields` for each flow type that the device supports. */
 int sb_read_hash(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     int rc = 0;
@@ -144,7 +144,7 @@ static int read_rule(const struct sb_attr *a, const struct sb_dev *d, uint32_t l
     return rc < 0 ? rc : sb_blob_put(out, &r, sizeof(r));
 }
 
-/* The value has a `struct rule` for each rule, in the driver's order. */
+/* The value contains a `struct rule` for each rule, in the driver's order. */
 int sb_read_rules(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
 {
     struct ethtool_rxnfc count = {.cmd = ETHTOOL_GRXCLSRLCNT};
@@ -200,7 +200,7 @@ int sb_write_rules(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
 
 /* ---- tunables, time stamps ------------------------------------------------------------------------------ */
 
-/* struct ethtool_tunable with an array of fixed size in place of its flexible array. */
+/* Same as struct ethtool_tunable, but with an array of fixed size instead of the flexible array. */
 struct tunable {
     uint32_t cmd, id, type_id, len;
     uint8_t value[8];

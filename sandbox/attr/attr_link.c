@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of rtnetlink: those of the link itself, of a PCI device's virtual functions, and of data center
- * bridging. */
+/* Attributes accessed through rtnetlink: attributes of the link itself, of a PCI device's virtual functions, and of
+ * data center bridging. */
 #include "sandbox/attr/attr.h"
 
 #include <libmnl/libmnl.h>
@@ -131,7 +131,7 @@ int sb_read_down(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out)
     int rc = read_link_attr(d, IFLA_PROTO_DOWN, 0, take_down, out);
     if (rc < 0)
         return rc;
-    /* The kernel reports this attribute since Linux 5.9, and only if there are reasons. */
+    /* The kernel has reported this attribute since Linux 5.9, and only if there are reasons. */
     rc = read_link_attr(d, IFLA_PROTO_DOWN_REASON, 0, take_reason, out);
     return rc == -EOPNOTSUPP ? 0 : rc;
 }
@@ -156,7 +156,8 @@ int sb_write_down(const struct sb_attr *a, struct sb_dev *d, const struct sb_blo
 
 /* ---- kind-specific settings ------------------------------------------------------------------------------ */
 
-/* The settable attributes of those kinds of devices that containers get. Other attributes may be the kernel's state. */
+/* The settable attributes of the kinds of devices that containers can get. Other attributes may only report the
+ * kernel's state. */
 static const struct {
     const char *kind;
     uint64_t keep;
@@ -168,7 +169,7 @@ static const struct {
     {"vlan", 1u << IFLA_VLAN_FLAGS | 1u << IFLA_VLAN_EGRESS_QOS | 1u << IFLA_VLAN_INGRESS_QOS},
 };
 
-/* The value has the kind, and the attributes in kinds[].keep. */
+/* The value contains the kind, and the attributes in kinds[].keep. */
 static int take_kind(const struct nlattr *info, struct sb_blob *out)
 {
     const struct nlattr *a, *b, *kind = NULL, *data = NULL;
@@ -325,7 +326,7 @@ int sb_write_token(const struct sb_attr *a, struct sb_dev *d, const struct sb_bl
      1u << IFLA_VF_RSS_QUERY_EN | 1u << IFLA_VF_TRUST | 1u << IFLA_VF_IB_NODE_GUID | 1u << IFLA_VF_IB_PORT_GUID | \
      1u << IFLA_VF_VLAN_LIST)
 
-/* The value is one nest IFLA_VF_INFO for each function. */
+/* The value consists of one nest IFLA_VF_INFO for each function. */
 static int take_vfs(const struct nlattr *list, struct sb_blob *out)
 {
     const struct nlattr *vf, *a;
@@ -378,7 +379,7 @@ int sb_write_vfs(const struct sb_attr *a, struct sb_dev *d, const struct sb_blob
     int rc = 0;
     sb_blob_each(vf, was)
     {
-        /* one attribute per message, because a driver that refuses one may accept the others */
+        /* one attribute per message, because a driver that refuses one attribute may accept the others */
         mnl_attr_for_each_nested(x, vf)
         {
             char buf[REQUEST_MAX] __attribute__((aligned(8)));

@@ -45,7 +45,7 @@ int sb_read_files(const struct sb_attr *a, struct sb_dev *d, struct sb_blob *out
     return rc;
 }
 
-/* The files of a queue that can be set, without values that the kernel computes (byte_queue_limits/limit). */
+/* The settable files of a queue, except values that the kernel computes (byte_queue_limits/limit). */
 static const char *const of_queue[] = {"rps_cpus",
                                        "rps_flow_cnt",
                                        "xps_cpus",

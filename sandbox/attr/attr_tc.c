@@ -2,9 +2,9 @@
 /*
  * Queueing disciplines, classes and filters. The kernel removes all of them when a device changes its namespace
  * (dev_shutdown() in __dev_change_net_namespace()). A container's objects therefore do not return with the device, and
- * the host's objects must be created again. The messages that the kernel sends to describe them are almost the requests
- * that create them. Objects that cannot be created in this way, such as a filter with a BPF program, remain missing and
- * are reported.
+ * the host's objects must be created again. The messages with which the kernel describes the objects are almost
+ * identical to the requests that create them. Objects that cannot be created in this way, such as a filter with a BPF
+ * program, remain missing and are reported.
  */
 #include "sandbox/attr/attr.h"
 
@@ -45,8 +45,8 @@ static bool is_figure(int type)
 
 #define U32_OWN 0x80000000u /* the kernel numbers tables from 0x800 on (gen_new_htid() in net/sched/cls_u32.c) */
 
-/* Returns true for the root table of u32, which the kernel creates with a filter's first rule. A table of the user is
- * distinguished by its number, and therefore only if the user has chosen a number below 0x800. */
+/* Returns true for the root table of u32, which the kernel creates with a filter's first rule. A table that a user has
+ * created can be distinguished only by its number, and only if the number is below 0x800. */
 static bool is_root_table(const struct nlmsghdr *h)
 {
     const struct tcmsg *t = mnl_nlmsg_get_payload(h);
@@ -74,7 +74,7 @@ static int take_message(const struct nlmsghdr *h, void *arg)
     const struct tcmsg *t = mnl_nlmsg_get_payload(h);
     const struct nlattr *a;
     if (h->nlmsg_type != s->type || mnl_nlmsg_get_payload_len(h) < sizeof(*t) || t->tcm_ifindex != s->d->index ||
-        t->tcm_handle == 0 || /* a default object, which the kernel creates, or only the chain of a filter */
+        t->tcm_handle == 0 || /* a default object, which the kernel creates, or the entry of a filter chain */
         (s->type == RTM_NEWTFILTER && is_root_table(h)))
         return 0;
     struct sb_blob one __attribute__((cleanup(sb_blob_free))) = {0};
@@ -165,8 +165,8 @@ static const char *get_tc_kind(const struct nlmsghdr *h)
     return "";
 }
 
-/* Returns true if both objects have the same kind and place. Their other contents were copied from the old object or
- * contain counters. */
+/* Returns true if both objects have the same kind and the same position. The other contents were copied from the old
+ * object or are counters. */
 static bool same_one(const struct nlmsghdr *x, const struct nlmsghdr *y)
 {
     return memcmp(tc_of(x), tc_of(y), sizeof(struct tcmsg)) == 0 && strcmp(get_tc_kind(x), get_tc_kind(y)) == 0;

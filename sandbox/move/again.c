@@ -22,7 +22,8 @@ static uint64_t sum_gids(const struct sbx_plan *p, const struct sbx_snapshot *s)
     return h;
 }
 
-/* Warns of each planned device that is no longer usable. before[i] is true if device i was planned before the move. */
+/* Warns about each planned device that is no longer usable. before[i] is true if device i was planned before the
+ * move. */
 static void warn_unusable_rdma(const struct sbx_plan *p, const bool *before, const struct hw_logger *log)
 {
     for (size_t i = 0; i < p->n_rdma; i++)

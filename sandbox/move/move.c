@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves NICs to the container, either all of them or none. */
+/* Moves either all of the NICs to the container, or none of them. */
 #include "sandbox/move/move.h"
 #include "sandbox/attr/attr.h"
 #include "sandbox/move/move_int.h"
@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Base for the numbers of the routing tables for routes by source. The NIC's index in the container is added. */
+/* Base number of the tables for source-based routing. A table's number is this base plus the NIC's index in the
+ * container. */
 #define TABLE_BASE 10000
 
 struct mover {
@@ -54,7 +55,7 @@ static int check_upper_link(const struct sb_link *l, void *arg)
     const struct mover *m = arg;
     for (unsigned i = 0; i < m->j.nics; i++) {
         const struct sb_link *nic = &m->j.nic[i].link;
-        /* For a veth, iflink is its other end. */
+        /* For a veth, iflink is the index of the other end. */
         if (l->iflink == nic->index && !l->far && l->index != nic->index && strcmp(l->kind, "veth") != 0)
             return hw_fail(
                 -EBUSY,
@@ -93,8 +94,8 @@ static int check_movable_nics(struct mover *m)
     return m->o->force ? 0 : sb_netdev_links(&m->host.rt, check_upper_link, m);
 }
 
-/* Checks that none of the NICs to move belongs to container id. Such a NIC may be here if that container's move or
- * restore was interrupted or failed. Only logs a journal that cannot be read. */
+/* Checks that none of the NICs to move belongs to container id. Such a NIC may be in this namespace if that container's
+ * move or restore was interrupted or failed. If a journal cannot be read, only logs this. */
 static int check_claim(struct mover *m, const char *id)
 {
     struct sb_journal other __attribute__((cleanup(sb_journal_free))) = {.fd = -1};
@@ -150,7 +151,7 @@ static int take_idents(struct mover *m)
         const struct sb_link *l = &j->nic[i].link;
         uint64_t ident;
         int index;
-        if (sys < 0 && sb_link_hardware(l)) /* hardware is identified by its place on the bus */
+        if (sys < 0 && sb_link_hardware(l)) /* hardware is identified by its bus address */
             continue;
         if (sys < 0)
             return hw_wrap(sys, "%s could not be distinguished from a copy that the container might create", l->name);
@@ -233,7 +234,7 @@ static int fill_move_journal(struct mover *m, const char *path, pid_t holder, ui
 struct indices {
     const struct mover *m;
     int highest;
-    bool taken[SB_NICS_MAX]; /* another device in the container has the NIC's own index */
+    bool taken[SB_NICS_MAX]; /* another device in the container has the NIC's current index */
 };
 
 static int index_each(const struct sb_link *l, void *arg)
@@ -272,8 +273,8 @@ static int find_index(struct mover *m, int *highest, int *out)
     return hw_fail(-ENOSPC, "the container has no free index for a network device");
 }
 
-/* Chooses the index of each NIC in the container in advance. A NIC keeps its own index if that is free, as the kernel
- * would choose. */
+/* Chooses the index of each NIC in the container in advance. Like the kernel, keeps a NIC's current index if it is
+ * free. */
 static int choose_indices(struct mover *m)
 {
     struct indices x = {.m = m};
@@ -348,7 +349,7 @@ static int move_nic(struct mover *m, int i)
     rc = sb_nic_find(&m->there, k, k->as, &now);
     if (rc < 0)
         return rc;
-    if (now.index != to) { /* an old kernel has chosen another index, or a tenant has changed it */
+    if (now.index != to) { /* an old kernel has chosen another index, or a tenant has changed the index */
         m->map.dev[i].to = now.index;
         rc = sb_journal_stepf(&m->j, SB_MOVE, i, "%d", now.index);
         if (rc < 0)
@@ -445,10 +446,10 @@ static int copy_gateway_routes(struct mover *m, int index, uint32_t table)
 }
 
 /*
- * arp_filter and rp_filter check the route back to the sender. If several NICs are in one network, the main table leads
- * back over the first of them, and the others would stop answering (arp_filter() in net/ipv4/arp.c). Each of these NICs
- * that is up therefore gets its own table, and a rule that selects the table for packets with the NIC's address as
- * source.
+ * arp_filter and rp_filter check the route back to the sender. If several NICs are in one network, the main table
+ * routes replies through the first NIC, and the other NICs would stop answering (arp_filter() in net/ipv4/arp.c). Each
+ * of these NICs that is up therefore gets its own table, and a rule that selects the table for packets with the NIC's
+ * address as source.
  */
 static int route_by_source(struct mover *m, size_t at)
 {
@@ -516,7 +517,7 @@ static int execute_move(struct mover *m)
     return rc < 0 ? rc : sb_journal_step(&m->j, SB_READY, -1, NULL, 0);
 }
 
-/* Prepares everything, up to the journal on disk. The NICs are still unchanged afterwards. */
+/* Prepares everything, up to the journal on disk. Does not change the NICs. */
 static int prepare_move(struct mover *m)
 {
     const struct sb_move_options *o = m->o;

@@ -2,8 +2,8 @@
 /*
  * Finds a NIC. A container with CAP_NET_ADMIN can delete a virtual device and create another with the same kind, index,
  * name and addresses. It can give its NICs new indices and names, and move them to other namespaces. It can forge
- * neither an identity (see ident.h) nor the place of hardware on a bus. A driver that restarts registers its device
- * again with a new identity, so hardware is also recognised by its place.
+ * neither an identity (see ident.h) nor the bus address of hardware. A driver that restarts registers its device again
+ * with a new identity, so hardware is also recognised by its bus address.
  */
 #include "sandbox/move/move_int.h"
 
@@ -45,7 +45,7 @@ static int match_hardware_link(const struct sb_link *l, void *arg)
 }
 
 /* Maximum number of scans. A container that keeps renaming its devices can hide a device from a single scan of all
- * names, but hardly from several. */
+ * names, but is unlikely to hide it from several scans. */
 #define LOOKS 5
 
 static int find_by_ident(struct sb_ns *n, const struct sb_jnic *k, const char *hint, struct sb_link *l)

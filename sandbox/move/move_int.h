@@ -21,9 +21,9 @@ struct sb_ns {
 void sb_ns_close(struct sb_ns *n);
 /* Opens the calling thread's namespace. */
 int sb_ns_own(struct sb_ns *n);
-/* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. path receives its path. If text
- * specifies a process, *holder and *start receive the process and its start time. On Linux 5.3 and later, also
- * verifies that the PID belonged to the same process throughout. */
+/* Opens the namespace of a process ("PID"), at a path, or with a name of `ip netns`. Stores the namespace's path in
+ * path. If text specifies a process, *holder and *start receive the process and its start time. On Linux 5.3 and later,
+ * also verifies that the PID belonged to the same process throughout. */
 int sb_ns_open(const char *text, struct sb_ns *n, char path[256], pid_t *holder, uint64_t *start);
 /* Finds the namespace of a journal's container by its pin, by its path, or through a process in it. Fails with -ENOENT
  * if none of these refers to the namespace. */
@@ -57,7 +57,7 @@ int sb_rdma_move(const struct sb_ns *from, int to, int index, const char *name);
 
 /* ---- finding a NIC (move_find.c) ------------------------------------------------------------------ */
 
-/* Returns true if a link is hardware of the machine, whose place on a bus a tenant cannot forge. */
+/* Returns true if a link is hardware of the machine. A tenant cannot forge the bus address of hardware. */
 bool sb_link_hardware(const struct sb_link *l);
 /* Finds the NIC in the namespace. hint is its probable name. Returns 0 and sets *l, or fails with -ENODEV or another
  * -errno. */
@@ -65,9 +65,9 @@ int sb_nic_find(struct sb_ns *n, const struct sb_jnic *k, const char *hint, stru
 
 /* ---- restore (move_restore.c) -------------------------------------------------------------------- */
 
-/* Restores everything in j, and then removes the pin and the journal. With forget, removes them even if something was
- * not restored. Removes nothing if the restore cannot begin, for example with -EXDEV outside the namespace that the
- * NICs come from. */
+/* Restores everything in j, and then removes the pin and the journal. If forget is true, removes them even if something
+ * could not be restored. Removes nothing if the restore cannot begin, for example with -EXDEV outside the namespace
+ * that the NICs come from. */
 int sb_give_back(struct sb_journal *j, int dir, const char *id, bool forget, const struct hw_logger *log,
                  unsigned *lost);
 

@@ -86,7 +86,7 @@ static pid_t pid_of_ns_path(const char *path)
     return pid > 0 && pid <= INT32_MAX && strcmp(end, "/ns/net") == 0 ? (pid_t)pid : 0;
 }
 
-/* Opens the namespace of a process. A PID may be reused as soon as its process has ended, so a pidfd shows whether the
+/* Opens the namespace of a process. A PID may be reused as soon as the process has exited, so a pidfd shows whether the
  * process was alive throughout. */
 static int open_process(const char *path, pid_t pid, uint64_t *start)
 {
@@ -162,7 +162,7 @@ bool sb_ns_at(const char *path, const struct sb_ns_id *id)
     return true;
 }
 
-/* Finds a process in the namespace and, unless n is NULL, opens the namespace in n. */
+/* Finds a process in the namespace. Unless n is NULL, also opens the namespace and stores it in n. */
 static int by_process(const struct sb_ns_id *id, struct sb_ns *n)
 {
     DIR *proc = opendir("/proc");
@@ -195,7 +195,7 @@ struct search {
     size_t n, cap;
 };
 
-/* Checks the namespace at path unless it was checked before. */
+/* Checks the namespace at path unless this was already done. */
 static int search_at(struct search *s, const char *path)
 {
     struct stat st;

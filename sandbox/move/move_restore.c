@@ -22,14 +22,14 @@ struct back {
     struct sb_attr_kernel kernel; /* access to the host's attributes */
     struct sb_faults f;
     unsigned lost;
-    int now[SB_NICS_MAX]; /* index of the NIC here; 0 if sb_move() did not move it, or it was not moved back */
+    int now[SB_NICS_MAX]; /* the NIC's index here; 0 if sb_move() did not move it, or it is not back */
     char name[SB_NICS_MAX][IFNAMSIZ];
 };
 
 /* ---- moving back --------------------------------------------------------------------------------- */
 
-/* Moves l from the namespace `from` to here under the NIC's name, or under a spare name if another device has that
- * name. `as` receives the name. */
+/* Moves l here from the namespace `from` under the NIC's name, or under a spare name if another device has that name.
+ * Stores the name in `as`. */
 static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_link *l, int index, char as[IFNAMSIZ])
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -46,8 +46,8 @@ static int fetch_as(struct back *b, struct sb_ns *from, int i, const struct sb_l
     return sb_netdev_move(&from->rt, l->index, b->host.fd, as, index);
 }
 
-/* Moves a device that is not the NIC back to the namespace `to`, from which it came, down and without addresses, as it
- * arrived. Always fails with -ENODEV. */
+/* Moves a device that is not the NIC back to the namespace `to`, from which it was moved. The device is down and has no
+ * addresses, as when it arrived. Always fails with -ENODEV. */
 static int send_back(struct back *b, const struct sb_ns *to, int i, const struct sb_link *l)
 {
     const char *name = b->j->nic[i].link.name;
@@ -82,7 +82,7 @@ static int choose_index(struct back *b, int *index)
     return rc;
 }
 
-/* Moves NIC i from the namespace `from` to here. l is the NIC's link there, and becomes the link here. Fails with
+/* Moves NIC i here from the namespace `from`. l is the NIC's link there, and is set to the NIC's link here. Fails with
  * -ENODEV if the device was not the NIC. */
 static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_link *l)
 {
@@ -97,7 +97,8 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     else if (rc != -ENODEV)
         return rc;
     if (sb_journal_stepf(b->j, SB_BACK, i, "%d", index) < 0)
-        /* Restoring has priority. Without this record, only the protection against a second crash is lost. */
+        /* Continue, because restoring is more important. Without this record, only the protection against a second
+         * crash is lost. */
         sb_log(b->f.log, HAWSER_LOG_WARN, "%s; continuing without this step in the journal", hw_error());
     if (rc == 0 && (rc = choose_index(b, &index)) < 0)
         return rc;
@@ -105,7 +106,7 @@ static int fetch_nic_from(struct back *b, struct sb_ns *from, int i, struct sb_l
     if (rc < 0)
         return rc;
     rc = sb_nic_find(&b->host, k, as, l);
-    /* Between the check and the move, the container may have put another device in the NIC's place. The device that
+    /* Between the check and the move, the container may have replaced the NIC with another device. The device that
      * arrived has this name, which was free here. */
     if (rc == -ENODEV && sb_netdev_find(&b->host.rt, 0, as, &other) == 0)
         return send_back(b, from, i, &other);
@@ -139,14 +140,14 @@ static int find_and_fetch_nic(struct back *b, int i, struct sb_link *l)
         if (rc == 0)
             return fetch_nic_from(b, &b->there, i, l);
     }
-    /* A container may have moved the NIC to another namespace. The hardware of an ended namespace is in the machine's
-     * first namespace (default_device_exit_net() in net/core/dev.c), which need not be this one. */
+    /* A container may have moved the NIC to another namespace. When a namespace ends, its hardware returns to the
+     * machine's first namespace (default_device_exit_net() in net/core/dev.c), which need not be this namespace. */
     return rc == -ENODEV ? sb_ns_search(look_elsewhere, &(struct elsewhere){b, i, l}) : rc;
 }
 
-/* How long to search for a NIC. The kernel moves the hardware of an ended namespace to the first namespace with a
- * delay. A running container may keep moving a NIC between namespaces, so that a single search finds it in none of
- * them. */
+/* Time limit for finding a NIC. After a namespace has ended, there is a delay before the kernel moves its hardware to
+ * the first namespace. A running container may also keep moving a NIC between namespaces, so a single search may miss
+ * it. */
 #define PATIENCE_MS 3000
 
 static bool may_appear(const struct back *b, int i)
@@ -165,7 +166,7 @@ static int bring_patiently(struct back *b, int i, struct sb_link *l)
     }
 }
 
-/* Reports that NIC i was not found: as lost if it was deleted, and otherwise as a fault. */
+/* Reports that NIC i was not found. A NIC that was deleted is reported as lost, and any other as a fault. */
 static void tell_lost(struct back *b, int i)
 {
     const struct sb_jnic *k = &b->j->nic[i];
@@ -326,7 +327,7 @@ static void compare_record(struct back *b, const struct sb_journal *now, const s
     if (r->kind == SB_ROUTE && sb_route_by_object(r->data))
         return; /* nexthop objects are not restored; such a NIC moves only with --force */
     if (r->kind != SB_SYSCTL && sb_msg_rewrite(r->kind, r->data, map, buf, sizeof(buf)) < 0)
-        return; /* its lifetime has ended, or one of its NICs is lost */
+        return; /* its lifetime has expired, or one of its NICs is lost */
     if (has_matching_record(b, now, r, map))
         return;
     const char *nic = of_nic ? b->j->nic[r->nic].link.name : "";
@@ -351,7 +352,7 @@ static int verify_restored_state(struct back *b, const struct sb_map *map)
         struct sb_link l;
         if (b->now[i])
             names[n++] = b->name[i];
-        /* The routes and rules of a NIC that was not touched are also compared. */
+        /* The routes and rules of NICs that were never moved are also compared. */
         else if (!k->there && sb_netdev_find(&b->host.rt, k->link.index, NULL, &l) == 0 &&
                  strcmp(l.name, k->link.name) == 0)
             names[n++] = k->link.name;
@@ -426,7 +427,7 @@ static void bring_all(struct back *b)
     (void)sb_fault(&b->f, verify_restored_state(b, &map));
 }
 
-/* Opens the namespaces and restores the NICs, unless nothing was changed or the machine was rebooted since the move. */
+/* Opens the namespaces and restores the NICs, unless nothing was changed or the machine has rebooted since the move. */
 static int bring_if_taken(struct back *b)
 {
     const struct sb_journal *j = b->j;

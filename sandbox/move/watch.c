@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits for a container to end. Its namespace does not end with it, because the pin (see move_ns.c) keeps the namespace
- * and the NICs in it until the NICs are restored.
+ * Waits for a container to end. The namespace outlives the container, because the pin (see move_ns.c) keeps the
+ * namespace and the NICs in it until the NICs are restored.
  */
 #include "sandbox/move/move.h"
 #include "sandbox/move/move_int.h"
@@ -13,8 +13,8 @@
 
 #define LOOK_MS 500
 
-/* A pidfd becomes readable when its process exits. No file descriptor shows that no process is in the namespace, so
- * this is checked every LOOK_MS. */
+/* A pidfd becomes readable when its process exits. No file descriptor reports that the last process has left a
+ * namespace, so this is checked every LOOK_MS. */
 static int wait_for_container_end(const struct sb_journal *j, int dir, const char *id, int stop_fd)
 {
     HW_AUTO_CLOSE int pidfd = j->holder ? (int)syscall(SYS_pidfd_open, j->holder, 0) : -1;

@@ -74,7 +74,7 @@ int sb_ident_open(int sysfs, const char *name, uint64_t *ident, int *index)
     return fd;
 }
 
-/* Returns 1 if the device with that name is the wanted one, 0 if it is another device or does not exist, or -errno. */
+/* Returns 1 if the device with that name has the identity, 0 if it is another device or does not exist, or -errno. */
 static int try_name(int sysfs, uint64_t ident, const char *name, int *index)
 {
     uint64_t is = 0;

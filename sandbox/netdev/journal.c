@@ -11,8 +11,8 @@
 
 enum payload { NOTHING, TEXT, MESSAGE };
 
-/* The rows are in the order of enum sb_kind. of_nic: the field NIC is a number and not '-'. step: the record comes
- * after `begin`; all other records come before it. */
+/* The rows are in the order of enum sb_kind. of_nic is true if the field NIC is a number and not '-'. step is true if
+ * the record follows `begin`; all other records precede `begin`. */
 static const struct {
     const char *name;
     enum payload payload;
@@ -277,7 +277,8 @@ int sb_journal_stepf(struct sb_journal *j, enum sb_kind kind, int nic, const cha
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
-/* Computes the CRC-32 of IEEE 802.3, reflected. Works bit by bit, since journals are short. */
+/* Computes the CRC-32 of IEEE 802.3, reflected. Processes single bits, which is fast enough because journals are
+ * short. */
 static uint32_t crc32_of(uint32_t crc, const char *p, size_t n)
 {
     crc = ~crc;
@@ -413,7 +414,7 @@ int sb_journal_parse(struct sb_journal *j, const char *text, size_t n)
         own[len] = 0;
         int rc = end ? parse_line(j, own, len) : 0;
         free(own);
-        if (!end) { /* an incomplete line was never acted on */
+        if (!end) { /* the step of an incomplete line was never taken */
             j->torn = true;
             break;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal of a move. It contains the previous state, and then the steps. Each container has one file, ID.journal,
+ * The journal of a move contains the previous state, followed by the steps. Each container has one file, ID.journal,
  * with lines of the form
  *
  *     CRC KIND NIC PAYLOAD
@@ -8,9 +8,9 @@
  * CRC has 8 hexadecimal digits. It is the CRC-32 of "KIND NIC PAYLOAD", seeded with the CRC of the previous line, so
  * that a changed or moved line, or a gap, is detected. NIC is the number of the NIC, in the order of the `link` lines,
  * or '-'. PAYLOAD is text or an rtnetlink message in hexadecimal, and may be empty. Each line is on disk before the
- * step that it announces, but a restore also takes steps whose lines could not be written. An incomplete last line was
- * never acted on and is ignored. Any other fault makes the whole journal unreadable (-EBADMSG, or -EPROTONOSUPPORT for
- * another version).
+ * step that it announces is taken, except that a restore also takes steps whose lines could not be written. The step of
+ * an incomplete last line was never taken, so the line is ignored. Any other fault makes the whole journal unreadable
+ * (-EBADMSG, or -EPROTONOSUPPORT for another version).
  */
 #ifndef HW_SANDBOX_JOURNAL_H
 #define HW_SANDBOX_JOURNAL_H
@@ -38,7 +38,7 @@ enum sb_kind {
     SB_RULE,     /* RTM_NEWRULE; field NIC is '-' */
     SB_BEGIN,    /* the records above are complete; changes begin after this */
     SB_PIN,      /* ID.netns, the bind mount that keeps the container's namespace, is created */
-    SB_MOVE,     /* "INDEX": the NIC moves to the container and has this index there */
+    SB_MOVE,     /* "INDEX": the NIC moves to the container and gets this index there */
     SB_RDMAMOVE, /* "INDEX": the RDMA device with this index moves too */
     SB_MADE,     /* RTM_NEWRULE: the rule is added in the container */
     SB_READY,    /* the move is complete */
@@ -73,7 +73,7 @@ struct sb_jnic {
     char as[IFNAMSIZ];
     uint64_t ident; /* 0 if unknown */
     int there;      /* the index announced by SB_MOVE; 0 if none was announced */
-    /* when the state was read, a default route in the main or default table went over this NIC; it may come from a
+    /* when the state was read, a default route in the main or default table used this NIC; the route may come from a
      * router advertisement */
     bool gateway;
 };
@@ -118,8 +118,8 @@ int sb_journal_stepf(struct sb_journal *j, enum sb_kind kind, int nic, const cha
 /* Parses n bytes of a journal. Fails with -EBADMSG and the line's number, with -EPROTONOSUPPORT for another version, or
  * with -ENOMEM. */
 int sb_journal_parse(struct sb_journal *j, const char *text, size_t n);
-/* Returns one record as a line of *len bytes from malloc(), or NULL if out of memory. *crc is the CRC of the line
- * before, and is updated. */
+/* Returns one record as a line of *len bytes from malloc(), or NULL if out of memory. *crc is the CRC of the previous
+ * line, and is updated. */
 char *sb_journal_line(const struct sb_record *r, uint32_t *crc, size_t *len);
 /* Returns all of j as text of *len bytes from malloc(), or NULL if out of memory. *crc receives the CRC of the last
  * line. */
@@ -129,23 +129,23 @@ char *sb_journal_text(const struct sb_journal *j, size_t *len, uint32_t *crc);
 
 /* Checks a container's ID. Returns 0 or -EINVAL. */
 int sb_id_check(const char *id);
-/* Opens the folder of the journals, which is SB_JOURNAL_DIR if dir is NULL. With make, creates it if it is missing.
- * Returns a file descriptor or -errno, for example -ENOENT if the folder is missing. */
+/* Opens the folder of the journals, which is SB_JOURNAL_DIR if dir is NULL. If make is true, creates the folder if it
+ * is missing. Returns a file descriptor or -errno, for example -ENOENT if the folder is missing. */
 int sb_dir_open(const char *dir, bool make);
-/* Locks the folder until fd is closed. Fails with -EBUSY if the lock is not free within a minute, or with another
+/* Locks the folder until fd is closed. Fails with -EBUSY if the lock is not released within a minute, or with another
  * -errno. */
 int sb_dir_lock(int fd);
 
 /* Writes j to a new file, atomically and synced. Leaves j->fd open and locked. Fails with -EEXIST if the journal
  * exists, or with another -errno. */
 int sb_journal_create(struct sb_journal *j, int dir, const char *id);
-/* Reads a file. With write, truncates an incomplete last line, and leaves j->fd open and locked for more steps. Fails
- * with -ENOENT, -EBADMSG or another -errno. */
+/* Reads a file. If write is true, removes an incomplete last line, and leaves j->fd open and locked for more steps.
+ * Fails with -ENOENT, -EBADMSG or another -errno. */
 int sb_journal_load(struct sb_journal *j, int dir, const char *id, bool write);
 bool sb_journal_there(int dir, const char *id);
 /* Returns true if the journal is open for more steps, in this or another process. */
 bool sb_journal_locked(int dir, const char *id);
-/* Removes the file, and a new file that a crash left behind. Succeeds if there is none. */
+/* Removes the file, and any new file that a crash left behind. Succeeds if neither exists. */
 int sb_journal_remove(int dir, const char *id);
 
 #endif

@@ -40,8 +40,8 @@ int sb_dir_open(const char *dir, bool make)
     char path[512];
     if (strlen(dir) >= sizeof(path))
         return hw_fail(-ENAMETOOLONG, "the journal folder's name is too long: %.64s...", dir);
-    /* Creates all missing parent folders too, since /run/hawser is gone after each boot. Only the last folder is closed
-     * to other users. */
+    /* Creates all missing parent folders too, since /run/hawser does not survive a reboot. Only the last folder is
+     * inaccessible to other users. */
     for (const char *p = dir; make && (p = strchr(p + 1, '/')) != NULL;) {
         memcpy(path, dir, (size_t)(p - dir));
         path[p - dir] = 0;
@@ -97,7 +97,7 @@ int sb_journal_step(struct sb_journal *j, enum sb_kind kind, int nic, const void
         rc = -errno;
     free(line);
     if (rc < 0) {
-        /* Nothing may follow an incomplete line. If the line cannot be cut off, no more lines are written. */
+        /* Nothing may follow an incomplete line. If the line cannot be removed, no more lines are written. */
         if (ftruncate(j->fd, (off_t)j->size) < 0)
             hw_close(&j->fd);
         return hw_fail(rc, "writing to the journal: %s", strerror(-rc));

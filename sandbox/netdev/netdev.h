@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The configuration of a network device, in the form of the kernel's own rtnetlink messages. The messages of addresses,
- * neighbours, routes and rules are read in one namespace, rewritten for another, and sent there. Like `ip route save`,
- * this preserves attributes that this program does not know.
+ * neighbours, routes and rules are read in one namespace, rewritten for another, and sent there. As with `ip route
+ * save`, this preserves attributes that are unknown to this program.
  */
 #ifndef HW_SANDBOX_NETDEV_H
 #define HW_SANDBOX_NETDEV_H
@@ -44,20 +44,20 @@ const char *sb_msg_text(enum sb_kind kind, const struct nlmsghdr *h, char out[SB
 struct sb_map {
     size_t n;
     struct {
-        int from, to; /* to is 0 if the device is not there */
+        int from, to; /* to is 0 if the device is not in the other namespace */
         const char *from_name, *to_name;
     } dev[SB_NICS_MAX];
     bool others;      /* keep devices that are not in the map; otherwise they cause -ENODEV */
     uint64_t elapsed; /* seconds since the message was read, which are subtracted from lifetimes */
     bool skip6;       /* leave out IPv6 routes and rules */
-    bool nodad;       /* skip duplicate address detection for IPv6 addresses, because they were in use until now */
+    bool nodad;       /* skip duplicate address detection, because the IPv6 addresses were in use until now */
 };
 
 #define SB_MSG_MAX 16384
 
 /* Writes the message that creates, in the map's target namespace, the object that `in` describes in the source
  * namespace. cap must be at least SB_MSG_MAX. Returns the message's size, or -ENODEV if a device is not in the target
- * namespace, -ESTALE if the object's lifetime has ended, or -EMSGSIZE. */
+ * namespace, -ESTALE if the object's lifetime has expired, or -EMSGSIZE. */
 int sb_msg_rewrite(enum sb_kind kind, const struct nlmsghdr *in, const struct sb_map *map, void *out, size_t cap);
 /* Returns true if two messages are equal except for volatile fields such as times, counts and progress. b is rewritten
  * with map first. */
@@ -79,15 +79,15 @@ int sb_netdev_read(struct hw_netlink *rt, struct sb_journal *j, const char *cons
 
 /* ---- changing (netdev_apply.c) ------------------------------------------------------------------ */
 
-/* How to handle failures: either log and count them, to restore as much as possible, or stop at the first one, as a
- * move does. */
+/* How to handle failures. A restore logs and counts failures, to restore as much as possible. A move stops at the first
+ * failure. */
 struct sb_faults {
     const struct hw_logger *log;
     bool stop;
     unsigned n;
     char first[HW_ERR_TEXT];
 };
-/* Handles a failure with result rc and text hw_error(). Returns rc if the caller must stop, else 0. */
+/* Handles a failure with result rc and message hw_error(). Returns rc if the caller must stop, and 0 otherwise. */
 int sb_fault(struct sb_faults *f, int rc);
 /* Calls hw_log() unless log is NULL. */
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...) HW_PRINTF(3, 4);
@@ -111,7 +111,7 @@ int sb_netdev_rule(struct hw_netlink *rt, bool make, const struct nlmsghdr *rewr
 /* Sends h, which creates an address, neighbour, route or rule. Succeeds if the object already exists. */
 int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h);
 
-/* ---- sysctls (netdev_sysctl.c): of the calling thread's namespace --------------------------------- */
+/* ---- sysctls of the calling thread's namespace (netdev_sysctl.c) --------------------------------- */
 
 /* Adds a record for each sysctl that can be read and written in a device's IPv4, IPv6 and MPLS folders. */
 int sb_sysctl_read(struct sb_journal *j, int nic, const char *name);

@@ -12,7 +12,7 @@
 
 #define REQUEST_MAX 1024
 /* Maximum wait for duplicate address detection, in ms. The kernel refuses an IPv6 route with a preferred source until
- * the detection for this source has ended, which takes a second or two. */
+ * the detection for this source has completed, which takes a second or two. */
 #define DAD_MS 4000
 
 void sb_log(const struct hw_logger *log, int level, const char *fmt, ...)
@@ -146,8 +146,8 @@ int sb_netdev_add(struct hw_netlink *rt, enum sb_kind kind, struct nlmsghdr *h)
     if (kind == SB_NEIGH) {
         flags = NLM_F_CREATE | NLM_F_REPLACE;
     } else if (kind == SB_ROUTE) {
-        /* Several routes to one destination are valid, and an identical one still fails with EEXIST. Some nexthops of a
-         * multipath IPv6 route may still exist, so that route is replaced as a whole. */
+        /* Several routes to one destination are valid, and adding an identical route still fails with EEXIST. Some
+         * nexthops of a multipath IPv6 route may still exist, so that route is replaced as a whole. */
         flags = NLM_F_CREATE | NLM_F_APPEND;
         const struct nlattr *a;
         mnl_attr_for_each(a, h, sizeof(struct rtmsg))
@@ -180,7 +180,7 @@ static int family_of_record(const struct sb_record *r)
     return ((const struct rtgenmsg *)mnl_nlmsg_get_payload(r->data))->rtgen_family;
 }
 
-/* Rewrites and adds one record. Also returns 0 if the lifetime of its object has ended. */
+/* Rewrites and adds one record. Also returns 0 if the lifetime of the object has expired. */
 static int apply_netdev_record(struct hw_netlink *rt, const struct sb_record *r, const struct sb_map *map)
 {
     char buf[SB_MSG_MAX] __attribute__((aligned(8))), text[SB_TEXT];
@@ -201,7 +201,7 @@ int sb_netdev_addrs(struct hw_netlink *rt, const struct sb_journal *j, int nic, 
     int rc = 0;
     for (size_t i = 0; i < j->n && rc == 0; i++) {
         /* The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in reverse
-         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c). The order decides which addresses are secondary, and which
+         * (ipv6_link_dev_addr() in net/ipv6/addrconf.c). The order determines which addresses are secondary, and which
          * source address is used. */
         const struct sb_record *r = &j->rec[family == AF_INET ? i : j->n - 1 - i];
         if (r->kind != SB_ADDR || r->nic != nic || family_of_record(r) != family)
@@ -226,8 +226,8 @@ int sb_netdev_neighs(struct hw_netlink *rt, const struct sb_journal *j, const st
 
 int sb_netdev_routes(struct hw_netlink *rt, const struct sb_journal *j, const struct sb_map *map, struct sb_faults *f)
 {
-    /* A route may require a later one, which leads to its gateway. The loop therefore repeats until all routes are
-     * added or no more can be added. */
+    /* A route may require a later route to its gateway. The loop therefore repeats until all routes are added or no
+     * more can be added. */
     bool *done = calloc(j->n ? j->n : 1, sizeof(*done));
     uint64_t deadline = hw_deadline(DAD_MS);
     int rc = 0;

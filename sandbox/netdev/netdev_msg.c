@@ -229,7 +229,7 @@ int sb_msg_index(enum sb_kind kind, const struct nlmsghdr *h)
     return ((const struct ndmsg *)mnl_nlmsg_get_payload(h))->ndm_ifindex;
 }
 
-/* Calls fn for each nexthop until fn returns true. Returns true if it did. */
+/* Calls fn for each nexthop until fn returns true. Returns true if fn has returned true. */
 static bool each_hop(const struct nlattr *a, bool (*fn)(struct rtnexthop *hop, void *arg), void *arg)
 {
     char *p = mnl_attr_get_payload(a);
@@ -411,7 +411,7 @@ static bool put_label(struct nlmsghdr *h, size_t cap, const struct sb_map *map, 
     return put_rtnl_attr(h, cap, IFA_LABEL, label, strlen(label) + 1);
 }
 
-/* Returns the rest of a lifetime v after `elapsed`, in seconds. UINT32_MAX means forever. */
+/* Returns the remainder of a lifetime v after `elapsed` seconds. UINT32_MAX means forever. */
 static uint32_t left_of(uint32_t v, uint64_t elapsed)
 {
     return v == UINT32_MAX ? v : v > elapsed ? (uint32_t)(v - elapsed) : 0;
@@ -473,7 +473,7 @@ static int rewrite_rtnl_attr(enum sb_kind kind, int family, const struct nlattr 
     return !fits ? -EMSGSIZE : rc;
 }
 
-/* Returns true if an attribute is kept. Of a link, only the attributes that this program uses are kept. */
+/* Returns true if an attribute is kept. For a link, only the attributes that this program uses are kept. */
 static bool is_kept_rtnl_attr(enum sb_kind kind, int type)
 {
     static const int link[] = {IFLA_IFNAME,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RDMA devices of the NICs that move. In exclusive mode (`rdma system set netns exclusive`) a device is in one network
- * namespace and can be moved. In shared mode every namespace sees the device, and nothing is moved.
+ * Handles the RDMA devices of the NICs that move. In exclusive mode (`rdma system set netns exclusive`) a device is in
+ * one network namespace and can be moved. In shared mode every namespace sees the device, and nothing is moved.
  */
 #include "sandbox/move/move_int.h"
 
@@ -80,7 +80,7 @@ static int dump_rdma_devices(struct hw_netlink *r, struct devices *d)
 
 struct ports {
     const struct sb_journal *j;
-    bool *has;      /* by NIC: whether the NIC has an RDMA device */
+    bool *has;      /* for each NIC: true if it has an RDMA device */
     int stays;      /* index of a network device that belongs to the RDMA device but does not move; 0 if none */
     const char *by; /* name of a NIC that belongs to the RDMA device and moves; NULL if none */
 };

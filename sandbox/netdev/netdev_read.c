@@ -26,7 +26,7 @@ static struct nlmsghdr *build_netdev_query(void *buf, uint16_t type, uint16_t fl
 struct link_sink {
     int (*fn)(const struct sb_link *l, void *arg);
     void *arg;
-    struct sb_journal *j; /* the link becomes the next NIC of this journal; may be NULL */
+    struct sb_journal *j; /* the journal to which the link is added as the next NIC; may be NULL */
     bool many;            /* set when all links are listed: skip links that cannot be parsed */
 };
 
@@ -51,7 +51,7 @@ static int on_netdev_link(const struct nlmsghdr *h, void *arg)
     return s->fn(&l, s->arg);
 }
 
-/* Reads a link without its counters, which are not needed (RTEXT_FILTER_SKIP_STATS; older kernels send some of them
+/* Reads a link without its counters, which are not needed (RTEXT_FILTER_SKIP_STATS; older kernels send some counters
  * anyway). */
 static int get_link(struct hw_netlink *rt, int index, const char *name, struct link_sink *s)
 {
@@ -123,9 +123,9 @@ static int nic_of(const struct sb_journal *j, int index)
     return -1;
 }
 
-/* Returns true for objects that the kernel creates by itself: link-local addresses (marked as such since Linux 5.18)
- * and temporary ones, routes that follow from addresses, and neighbours that are neither permanent nor proxies. Routes
- * from a router advertisement reappear with the next advertisement, and redirects were only hints. */
+/* Returns true for objects that the kernel creates by itself: link-local addresses (marked as such since Linux 5.18),
+ * temporary addresses, routes that result from addresses, and neighbours that are neither permanent nor proxies. Routes
+ * from a router advertisement reappear with the next advertisement. Routes from redirects are only hints. */
 static bool by_itself(enum sb_kind kind, const struct nlmsghdr *h)
 {
     const struct nlattr *a;

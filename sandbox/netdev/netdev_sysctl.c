@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's sysctls. The kernel resets them from `default` in each namespace that the device enters. */
+/* Reads and sets a device's sysctls. Whenever a device enters a namespace, the kernel resets the sysctls to the
+ * namespace's `default` values. */
 #include "sandbox/netdev/netdev.h"
 
 #include <dirent.h>
@@ -13,8 +14,8 @@
 #define ROOT      "/proc/sys/net/"
 #define VALUE_MAX 256
 
-/* Reads a value without its newline. Returns 0, or -errno if the value cannot be read, such as -EIO for a stable_secret
- * that is not set. */
+/* Reads a value without the trailing newline. Returns 0, or -errno if the value cannot be read, such as -EIO for a
+ * stable_secret that is not set. */
 static int read_value(int dir, const char *name, char *out)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -90,8 +91,8 @@ int sb_sysctl_apply(const struct sb_journal *j, int nic, const char *name, struc
     int dir[HW_ARRAY_LEN(groups)], rc = 0;
     for (size_t g = 0; g < HW_ARRAY_LEN(groups); g++)
         dir[g] = open_dir(groups[g], name);
-    /* Two passes, because some sysctls require others: addr_gen_mode 2 is refused before stable_secret is set, and the
-     * record of stable_secret may come later. */
+    /* Two passes are needed, because some sysctls require others: addr_gen_mode 2 is refused before stable_secret is
+     * set, and the record of stable_secret may follow the record of addr_gen_mode. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < j->n && rc == 0; i++) {
             if (j->rec[i].kind != SB_SYSCTL || j->rec[i].nic != nic)

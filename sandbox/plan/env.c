@@ -41,7 +41,7 @@ static int add_sandbox_var(struct work *w, const char *name, const char *value, 
 }
 
 /* Returns the list in the form "=a,b", or NULL for an empty list or if out of memory. NCCL matches names after "="
- * exactly, while mlx5_1 without it also matches mlx5_10. */
+ * exactly. Without "=", mlx5_1 also matches mlx5_10. */
 static char *format_exact_list(const char *list)
 {
     char *text = NULL;
@@ -70,7 +70,7 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
     char index[16];
     int gid =
-        moved ? gid_index(p) : -1; /* before the move the indices are unknown, because a NIC that moves gets new GIDs */
+        moved ? gid_index(p) : -1; /* before the move the indices are unknown, because moving a NIC changes its GIDs */
     snprintf(index, sizeof(index), "%d", gid);
     if ((*hcas && !hca) || (*list && !ifs))
         return hw_no_memory("the environment");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment variables that a sandbox's programs need, at its start and at each exec, with the reason for each.
- * The caller's own value always takes precedence. */
+/* Computes the environment variables that programs need when a sandbox is started and on each exec, with the reason for
+ * each variable. Values that the caller has set always take precedence. */
 #ifndef HW_SANDBOX_ENV_H
 #define HW_SANDBOX_ENV_H
 
@@ -10,7 +10,7 @@ struct sbx_env_want {
     const char *nccl_topo;  /* path in the sandbox for NCCL_TOPO_FILE, or NULL */
     const char *net_plugin; /* NCCL_NET_PLUGIN; NULL means hawser if the plan has NICs and no RDMA device */
     bool debug_all;
-    /* the plan was updated after the NICs' move (sbx_again()), so its GID indices are the container's */
+    /* the plan was updated after the NICs were moved (sbx_again()), so its GID indices are valid in the container */
     bool moved;
     char *const *caller; /* NULL-terminated list of "NAME=VALUE" with the variables that the caller has set, or NULL */
 };

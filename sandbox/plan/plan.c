@@ -191,8 +191,8 @@ static bool gpu_beside(const struct work *w, const struct sbx_netdev *d)
     return false;
 }
 
-/* Returns true if --exclude leaves out the NIC. The default expression only guesses from the name. On Google's A3
- * machines, eth1 to eth4 are the GPUs' NICs, so the guess does not apply to a NIC next to a GPU. */
+/* Returns true if --exclude leaves out the NIC. The default expression only guesses the NIC's purpose from its name. On
+ * Google's A3 machines, eth1 to eth4 are the GPUs' NICs, so the guess is not applied to a NIC next to a GPU. */
 static bool is_excluded_nic(const struct work *w, const struct sbx_netdev *d)
 {
     return w->has_exclude && regexec(&w->exclude, d->name, 0, NULL, 0) == 0 && (w->want->exclude || !gpu_beside(w, d));
@@ -282,7 +282,7 @@ static bool port_usable(const struct work *w, size_t r, const struct sbx_port *p
     bool ib = layer && strcmp(layer, "InfiniBand") == 0, nic = false;
     for (size_t i = 0; i < w->s->n_net && !nic; i++)
         nic = sbx_nic_in(w->p, i) && port_is_nics(w->s, d, p, i);
-    /* InfiniBand needs no interface. In a snapshot without GIDs, the interface decides. */
+    /* InfiniBand needs no interface. If the snapshot has no GIDs, only the interface is checked. */
     if (ib)
         return nic || ((!w->want->nics || is_in_plan_list(w->want->nics, d->name)) &&
                        (is_all(w->want->only) || is_in_plan_list(w->want->only, d->name)));
@@ -335,7 +335,7 @@ static int choose_rdma(struct work *w, size_t r, const struct sbx_plan_rdma *was
 
 /* ---- GPUs ----------------------------------------------------------------------------------- */
 
-/* Returns true for GPUs, but not for the display controller of a board's management controller. */
+/* Returns true for GPUs, but not for the display controller of a baseboard management controller (BMC). */
 static bool is_snapshot_gpu(const struct sbx_pci *d)
 {
     return (d->class >> 16 == CLASS_DISPLAY || d->class >> 16 == CLASS_ACCEL) && *hw_pci_vendor(d->vendor);
@@ -457,8 +457,8 @@ static int collect_plan_warnings(struct work *w)
     return w->rc;
 }
 
-/* Warns of NICs in --peer-nics that the sandbox lacks, because NCCL hangs if one node has more NICs. With --peer, the
- * list has only this node's NICs and is not checked. */
+/* Warns about NICs in --peer-nics that the sandbox lacks, because NCCL hangs if one node has more NICs than another.
+ * With --peer, the list contains only this node's NICs and is not checked. */
 static int check_peer(struct work *w)
 {
     for (const char *p = w->want->peer_nics && !w->want->peer ? w->want->peer_nics : ""; *p && w->rc == 0;) {
@@ -487,8 +487,8 @@ static void put_group(const struct sbx_plan *p, size_t i, FILE *f)
     fprintf(f, ": %s", p->nic[i].why);
 }
 
-/* Fails if the plan has neither a NIC nor an RDMA device although that was not requested. The text gives the reason for
- * each NIC except loopback. */
+/* Fails if the plan has neither a NIC nor an RDMA device and such a plan was not requested. The error text lists the
+ * reason for each NIC except loopback. */
 static int check_left(const struct work *w)
 {
     struct sbx_plan *p = w->p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which NICs, RDMA devices and GPUs a sandbox gets, with the reason for each device that it does not get. The
- * plan is always based on a snapshot, and requested names only select among its devices. The rules are in
+ * Decides which NICs, RDMA devices and GPUs a sandbox gets, and records the reason for each device that is left out.
+ * The plan is always based on a snapshot, and requested names only select among its devices. The rules are in
  * docs/sandbox.md.
  */
 #ifndef HW_SANDBOX_PLAN_H
@@ -15,13 +15,14 @@
 struct sbx_want {
     /* names of netdevs or RDMA devices to use, such as "rdma0,rdma1", or "none"; NULL for all suitable NICs */
     const char *nics;
-    const char *only;      /* the tenant's choice among these, in the same form; NULL or "all" for all of them */
+    const char *only;      /* the tenant's choice among `nics`, in the same form; NULL or "all" for all */
     const char *gpus;      /* GPUs to use, such as "0-3,6" or "none"; NULL or "all" for all */
     const char *exclude;   /* extended regular expression for netdevs; NULL for the default above, "" for none */
     const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
-    /* peer that was asked for its NICs, or NULL; if set, peer_nics are this node's NICs with a partner on that peer */
+    /* peer that was asked for its NICs, or NULL; if set, peer_nics lists this node's NICs with a counterpart on that
+     * peer */
     const char *peer;
-    const char *bootstrap; /* address at which the nodes meet; its NIC stays outside without force; NULL for none */
+    const char *bootstrap; /* the job's bootstrap address; its NIC is left out unless force is set; NULL for none */
     bool require_ipv4;     /* treat a NIC without an IPv4 address as an error */
     bool force;            /* include NICs with a default route or the bootstrap address */
     bool keep_nics;        /* show every NIC's PCI device in sysfs, so that NCCL also sees unusable NICs */
@@ -30,7 +31,7 @@ struct sbx_want {
 struct sbx_plan_nic {
     const char *name;
     int net;           /* index in sbx_snapshot.net */
-    char why[SBX_WHY]; /* reason for leaving the NIC out; "" if the sandbox gets the NIC */
+    char why[SBX_WHY]; /* reason for leaving out the NIC; "" if the sandbox gets the NIC */
 };
 struct sbx_plan_rdma {
     const char *name;
@@ -50,24 +51,24 @@ struct sbx_plan {
     struct sbx_plan_nic *nic;   /* one for each netdev of the snapshot, in the same order */
     struct sbx_plan_rdma *rdma; /* one for each RDMA device */
     struct sbx_plan_gpu *gpu;
-    const char **pci_why; /* by PCI device: reason for leaving the device out of the sysfs; NULL if the sysfs has it */
+    const char **pci_why; /* by PCI device: reason for leaving it out of the sysfs; NULL if the sysfs contains it */
     char **warning;
     size_t n_nic, n_rdma, n_gpu, n_warning;
-    bool empty; /* no NIC and no RDMA device is left although that was not requested */
+    bool empty; /* no NIC or RDMA device is left, although some were requested */
 };
 
 /* Makes the plan. Fails with -EINVAL for an invalid list, regular expression or bootstrap address, -ENODEV for a NIC or
  * GPU that this node lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other
- * settings leave out, -EADDRNOTAVAIL because of require_ipv4, or -ENOMEM. Fails with -ENXIO if no NIC and no RDMA
- * device is left and neither list is "none"; the plan is then complete and has the reasons. The caller frees the plan
- * in any case. The snapshot must outlive the plan. */
+ * settings leave out, -EADDRNOTAVAIL because of require_ipv4, or -ENOMEM. Fails with -ENXIO if no NIC or RDMA device is
+ * left and neither list is "none"; the plan is then complete and contains the reasons. The caller frees the plan in any
+ * case. The snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 
-/* Recomputes the plan's RDMA devices, ports, GID indices and PCI devices from s after sbx_snapshot_again(). The chosen
- * NICs stay, and nothing is added, because the container may have changed its network namespace. Fails with -ENOMEM. */
+/* Recomputes the plan's RDMA devices, ports, GID indices and PCI devices from s after sbx_snapshot_again(). Keeps the
+ * chosen NICs and adds nothing, because the container may have changed its network namespace. Fails with -ENOMEM. */
 int sbx_plan_again(struct sbx_plan *p, const struct sbx_snapshot *s, const struct sbx_want *want);
-/* Returns the number of GIDs for RoCE v2 over IPv4 that the plan's ports have on the plan's NICs. */
+/* Returns the number of GIDs of the plan's ports that are for RoCE v2 over IPv4 and belong to the plan's NICs. */
 size_t sbx_plan_gids(const struct sbx_plan *p, const struct sbx_snapshot *s);
 
 static inline bool sbx_nic_in(const struct sbx_plan *p, size_t net)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A snapshot: those parts of a machine's sysfs from which a sandbox's own sysfs is rebuilt, and the interfaces' IP
+ * A snapshot contains the parts of a machine's sysfs from which a sandbox's sysfs is rebuilt, and the interfaces' IP
  * addresses and default routes. It can be written as one JSON file (docs/sandbox.md). Paths are relative to /sys and
  * canonical ("devices/pci0000:00/0000:00:01.0"). Contents are as in the files, without leading and trailing blanks and
  * newlines.
@@ -52,10 +52,10 @@ struct sbx_addr {
 struct sbx_netdev {
     char name[SBX_NAME];
     char *path;
-    int pci;                              /* index in sbx_snapshot.pci of the PCI function above it; -1 if none */
+    int pci;                              /* index in sbx_snapshot.pci of the parent PCI function; -1 if none */
     char driver[SBX_NAME], bus[SBX_NAME]; /* of the interface's device, such as "virtio_net" and "virtio"; "" if none */
-    /* master contains this interface. over is the first interface below this one, if this one has no PCI function of
-     * its own. "" if there is none. */
+    /* master is the interface that contains this interface. If this interface has no PCI function, over is the first
+     * interface below it. Both are "" if there is none. */
     char master[SBX_NAME], over[SBX_NAME];
     bool loopback, default_route;
     struct sbx_attrs attr; /* address, mtu, speed, flags, operstate, dev_port and others */
@@ -107,20 +107,20 @@ struct sbx_snapshot {
 };
 
 struct sbx_take {
-    bool live;         /* root is this machine's, so the kernel is asked for the addresses */
+    bool live;         /* root belongs to this machine, so the kernel is asked for the addresses */
     bool no_addresses; /* leave out MAC and IP addresses, GIDs, GUIDs, and the host's name in node_desc */
 };
 
 /* Takes a snapshot from root (hw_root_open()). The caller frees out, even after a failure. */
 int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take *opt);
 /* Reads again the parts that change when NICs move: the files of each NIC i with moved[i] set, and the GIDs of every
- * RDMA device. sysfs is a file descriptor of the sysfs of the NICs' current network namespace. An RDMA device that is
- * not in that sysfs has no GIDs afterwards. */
+ * RDMA device. sysfs is a file descriptor of the sysfs of the NICs' current network namespace. RDMA devices that are
+ * not in that sysfs have no GIDs afterwards. */
 int sbx_snapshot_again(struct sbx_snapshot *s, int sysfs, const bool *moved);
 /* Writes the snapshot as JSON. */
 int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out);
-/* Parse untrusted text. Fail with -EINVAL or -E2BIG and a text that says where the error is, or with another -errno.
- * The caller frees out, even after a failure. */
+/* Parse untrusted text. Fail with -EINVAL or -E2BIG and a text that gives the position of the error, or with another
+ * -errno. The caller frees out, even after a failure. */
 int sbx_snapshot_parse(struct sbx_snapshot *out, const char *text, size_t len);
 int sbx_snapshot_load(struct sbx_snapshot *out, const char *file);
 void sbx_snapshot_free(struct sbx_snapshot *s);

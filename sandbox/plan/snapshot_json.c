@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The snapshot as JSON (docs/sandbox.md). It is written with hw_json, read with jansson, and fully checked. */
+/* The snapshot as JSON (docs/sandbox.md). It is written with hw_json and read with jansson, and all input is
+ * checked. */
 #include "sandbox/plan/snapshot.h"
 #include "sys/files.h"
 #include "sys/json.h"
@@ -162,7 +163,7 @@ int sbx_snapshot_write(const struct sbx_snapshot *s, FILE *out)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Returns the member `key` of o, or NULL. Sets *rc if the member has another type, or is missing although `must` is
+/* Returns the member `key` of o, or NULL. Sets *rc if the member has the wrong type, or if it is missing and `must` is
  * set. Does nothing if *rc is already an error. */
 static json_t *get_snapshot_member(json_t *o, const char *key, json_type type, bool must, int *rc)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a snapshot of sysfs, either this machine's or one below a root. Everything comes from files, except this
- * machine's IP addresses. docs/sandbox.md lists which files programs need. */
+/* Takes a snapshot of this machine's sysfs, or of a sysfs below another root. Everything is read from files, except
+ * this machine's IP addresses. docs/sandbox.md lists the files that programs need. */
 #include "net/sysfs.h"
 #include "node/node.h"
 #include "sandbox/plan/snapshot.h"
@@ -102,8 +102,8 @@ static void *alloc_snapshot_array(size_t n, size_t size, int *rc)
 
 /* ---- PCI ------------------------------------------------------------------------------------ */
 
-/* Reads the configuration space, in which hwloc looks up the bridges' buses and links. An unprivileged process can read
- * 64 bytes of it, and root up to 4096. At most 256 bytes are read here, because the extended capabilities contain
+/* Reads the configuration space, from which hwloc determines the buses and links of bridges. An unprivileged process
+ * can read 64 bytes, and root up to 4096. At most 256 bytes are read here, because the extended capabilities contain
  * serial numbers. */
 static int take_pci_config(const struct take *t, struct sbx_pci *d)
 {
@@ -197,7 +197,7 @@ static int take_net(const struct take *t, const struct hw_node *n)
 static int add_snapshot_addr(struct sbx_snapshot *s, const struct ifaddrs *i)
 {
     char name[IFNAMSIZ];
-    /* without the suffix of an alias, as in eth0:1 */
+    /* omit the suffix of an alias, such as ":1" in eth0:1 */
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(i->ifa_name, ":"), i->ifa_name);
     int at = sbx_find_net(s, name), family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
     if (at < 0 || (family != AF_INET && family != AF_INET6))
@@ -251,7 +251,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     p->gid = alloc_snapshot_array(l.n, sizeof(*p->gid), &rc);
     for (size_t i = 0; i < l.n && rc == 0; i++) {
         struct sbx_gid *g = &p->gid[p->n_gid];
-        char text[64]; /* has space for the newline */
+        char text[64]; /* includes space for the newline */
         uint64_t index;
         if (hw_text_u64(l.name[i], &index) < 0 || index > 65535)
             continue;
@@ -272,7 +272,7 @@ static int take_gids(const struct take *t, const char *dir, struct sbx_port *p)
     return rc;
 }
 
-/* Adds the first P_Key and the nonzero ones, because most entries of a table of 128 are zero. */
+/* Adds the first P_Key and all nonzero P_Keys, because most of the table's 128 entries are zero. */
 static int take_pkeys(const struct take *t, struct sbx_attrs *a, const char *dir)
 {
     struct sbx_attrs all __attribute__((cleanup(sbx_attrs_free))) = {0};
@@ -467,7 +467,7 @@ int sbx_snapshot_take(struct sbx_snapshot *out, int root, const struct sbx_take 
 
 /* ---- after a move --------------------------------------------------------------------------- */
 
-/* Reads the GIDs of all ports of r again. A device that this sysfs lacks then has none. */
+/* Reads the GIDs of all ports of r again. A device that is not in this sysfs has no GIDs afterwards. */
 static int retake_gids(const struct take *t, struct sbx_rdma *r)
 {
     int rc = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Serves the tree over FUSE. Live files are read from the host's sysfs, below a root that was opened before. */
+/* Serves the tree over FUSE. Live files are read from the host's sysfs, below a root that was opened earlier. */
 #define FUSE_USE_VERSION 35
 #include "net/sysfs.h"
 #include "sandbox/sysfs/sysfs.h"
@@ -38,7 +38,7 @@ static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *
     memset(st, 0, sizeof(*st));
     st->st_mode = n->kind == SBX_DIR ? S_IFDIR | 0555 : n->kind == SBX_LINK ? S_IFLNK | 0777 : S_IFREG | 0444;
     st->st_nlink = n->kind == SBX_DIR ? 2 : 1;
-    /* sysfs reports the size of a page, mostly 4096, for its files */
+    /* sysfs reports the page size, usually 4096, as the size of its files */
     st->st_size = n->kind == SBX_DIR ? 0 : is_live(n) ? 4096 : (off_t)n->n_data;
     st->st_mtim = st->st_ctim = st->st_atim = get_served_state()->start;
     return 0;
@@ -72,7 +72,7 @@ static int on_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t a
     return 0;
 }
 
-/* An open file: a live file is read from a file descriptor of the host's file, and any other file from its node. */
+/* An open file. A live file is read through a descriptor of the host's file, and any other file from its node. */
 struct handle {
     const struct sbx_node *node;
     int fd;
@@ -145,8 +145,8 @@ static const struct fuse_operations operations = {.getattr = on_getattr,
                                                   .release = on_release,
                                                   .init = on_init};
 
-/* Redirects the standard descriptors to /dev/null, because they may be a terminal or a pipe that a reader reads to its
- * end, and reports to the waiting process that the tree is mounted. */
+/* Redirects the standard descriptors to /dev/null, because they may refer to a terminal, or to a pipe whose reader
+ * waits for end-of-file. Then reports to the waiting process that the tree is mounted. */
 static int detach_and_notify(const struct sbx_fuse *f)
 {
     int ready = f->ready, null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -163,7 +163,7 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
 {
     struct served s = {.t = t, .host = f->host};
     clock_gettime(CLOCK_REALTIME, &s.start);
-    /* to FUSE, a container's programs are other users; without /etc/fuse.conf, only root may allow them */
+    /* FUSE treats a container's programs as other users; without /etc/fuse.conf, only root may grant them access */
     char others[] = "ro,nosuid,nodev,fsname=hawser,subtype=sysfs,default_permissions,allow_other";
     char name[] = "hawser", dash_o[] = "-o";
     if (geteuid() != 0)
@@ -183,8 +183,8 @@ int sbx_fuse_serve(const struct sbx_tree *t, const struct sbx_fuse *f)
         fuse_set_signal_handlers(fuse_get_session(fuse)) != 0 ? hw_fail(-EIO, "setting up signal handlers failed") : 0;
     if (rc == 0 && f->ready >= 0)
         rc = detach_and_notify(f);
-    /* A single thread serves the tree: a child of fork() has no other threads, and sysfs is fast. A signal that ends
-     * the loop is not an error. */
+    /* A single thread serves the tree: a child of fork() has no other threads, and sysfs is fast. It is not an error if
+     * a signal ends the loop. */
     int end = rc < 0 ? 0 : fuse_loop(fuse);
     if (end < 0)
         rc = hw_fail(end, "%s: reading the FUSE device: %s", f->at, strerror(-end));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the tree of a sandbox's sysfs. docs/sandbox.md lists what must be correct in the tree, and for which
- * program. */
+/* Builds the tree of a sandbox's sysfs. docs/sandbox.md lists the parts of the tree that each program requires to be
+ * correct. */
 #include "sandbox/sysfs/sysfs.h"
 
 #include <limits.h>
@@ -154,8 +154,8 @@ static void build_net_device(struct build *b, const struct sbx_netdev *d)
 
 /* ---- RDMA ----------------------------------------------------------------------------------- */
 
-/* Adds every entry of the table, because NCCL treats an entry that it cannot open as an error, and one that it cannot
- * read as unused. */
+/* Adds every entry of the table, because NCCL treats an entry that it cannot open as an error, and an entry that it
+ * cannot read as unused. */
 static void build_gid_files(struct build *b, const char *dir, const struct sbx_port *p)
 {
     for (unsigned i = 0, k = 0; i < p->gids; i++) {
@@ -210,7 +210,7 @@ static void build_numbered_dirs(struct build *b, const char *prefix, const struc
 
 int sbx_sysfs_build(struct sbx_tree *out, const struct sbx_snapshot *s, const struct sbx_plan *plan)
 {
-    /* folders of every tree; fs/cgroup is a mount point */
+    /* folders that every tree has; fs/cgroup is a mount point */
     static const char *const dir[] = {"block",   "bus/pci/devices",    "bus/pci/drivers",    "class/net", "dev",
                                       "devices", "firmware",           "fs/cgroup",          "kernel",    "module",
                                       "power",   "devices/system/cpu", "devices/system/node"};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the file for NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL itself builds it from sysfs
- * and dumps it (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30). A switch is one element, so of each pair of bridges
- * on the path (a switch's upstream and downstream ports) the upper one represents both. Speed and width are the lower
- * of the device's maximum and the maximum of the port above. NCCL treats empty values as unknown and determines missing
+ * Writes the file for NCCL_TOPO_FILE: a tree of <cpu>, <pci>, <gpu> and <nic><net>, as NCCL builds it from sysfs and
+ * dumps it (NCCL's src/graph/xml.cc and topo.cc, 2.18 to 2.30). A switch is one element, so the upper bridge of each
+ * pair on the path (a switch's upstream and downstream ports) represents both. Speed and width are the lower of the
+ * device's maximum and the maximum of the parent port. NCCL treats empty values as unknown and determines missing
  * values itself (a GPU's compute capability, a NIC's number). NCCL drops a <net> whose name no network plugin reports.
  */
 #include "sandbox/sysfs/sysfs.h"
@@ -15,8 +15,8 @@ struct xml {
     const struct sbx_snapshot *s;
     const struct sbx_plan *p;
     FILE *out;
-    bool *done; /* by PCI device: whether the file gets an element for the device */
-    int *up;    /* by PCI device: index of the element above it, or -1 for a CPU */
+    bool *done; /* by PCI device: true if the file contains an element for the device */
+    int *up;    /* by PCI device: index of the parent element, or -1 if the parent is a CPU */
 };
 
 static bool is_pci_planned(const struct xml *x, size_t i)
@@ -44,7 +44,7 @@ static const char *get_pci_attr(const struct sbx_pci *d, const char *name)
     return v ? v : "";
 }
 
-/* Returns the lower of the values in the device's file and in the file of the port above it, or "" if neither has a
+/* Returns the lower of the values in the files of the device and of its parent port, or "" if neither file contains a
  * number. */
 static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci *d, const char *file)
 {
@@ -56,7 +56,7 @@ static const char *get_lower_link_attr(const struct xml *x, const struct sbx_pci
     return vb > 0 && vb < va ? b : a;
 }
 
-/* Returns the number of a GPU in the sandbox, where CUDA's GPUs are counted from 0, or -1 for any other device. */
+/* Returns a GPU's number in the sandbox, where CUDA numbers the GPUs from 0, or -1 for any other device. */
 static int gpu_ordinal(const struct xml *x, size_t pci)
 {
     int n = 0;

@@ -72,8 +72,8 @@ void sbx_tree_free(struct sbx_tree *t)
     *t = (struct sbx_tree){0};
 }
 
-/* Returns the child with that name and kind, and creates it if necessary. *fresh is set if the child is new. Returns
- * NULL on failure and sets t->rc. */
+/* Returns the child with that name and kind, and creates it if necessary. Sets *fresh if the child is new. Returns NULL
+ * on failure and sets t->rc. */
 static struct sbx_node *get_or_add_child(struct sbx_tree *t, struct sbx_node *up, const char *name, size_t len,
                                          enum sbx_kind kind, bool *fresh)
 {
@@ -164,7 +164,7 @@ void sbx_tree_link(struct sbx_tree *t, const char *path, const char *to)
     bool fresh;
     if (t->rc)
         return;
-    /* The target leads up from the link's folder to the part that both paths have in common, and then down to `to`. */
+    /* The target leads up from the link's folder to the deepest folder that both paths share, and then down to `to`. */
     size_t same = 0, at = 0, used = 0;
     for (size_t i = 0; path[i] && path[i] == to[i]; i++)
         if (path[i] == '/')

@@ -27,7 +27,7 @@ struct sbx_tree {
 /* Creates an empty tree. Returns 0 or -ENOMEM. The additions below report errors in t->rc. */
 int sbx_tree_init(struct sbx_tree *t);
 void sbx_tree_free(struct sbx_tree *t);
-/* Paths are relative, such as "class/net", and have no ".", ".." or empty components. Missing parent folders are
+/* Paths are relative, such as "class/net", and have no empty, "." or ".." components. Missing parent folders are
  * created. Existing nodes stay unchanged. An existing node of another kind is an error (-EEXIST). */
 void sbx_tree_dir(struct sbx_tree *t, const char *path);
 void sbx_tree_file(struct sbx_tree *t, const char *path, const void *data, size_t n, bool live);

@@ -64,7 +64,7 @@ static int put_file(struct write *w, int at, const struct sbx_node *n)
     char path[PATH_MAX];
     const struct sbx_node *same = find_or_add_content(w, n);
     if (same && build_node_path(same, path, sizeof(path)) && linkat(w->root, path, at, n->name, 0) == 0)
-        return 0; /* if the file system allows no more links or none at all, the file gets its own copy */
+        return 0; /* if the file system allows no more links, or none at all, the contents are written again */
     int fd = openat(at, n->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
         return hw_fail(-errno, "%s: creating %s: %s", w->dir, n->name, strerror(errno));
@@ -151,7 +151,7 @@ static int remove_all(const char *dir)
     return rc < 0 ? hw_fail(rc, "removing %s: %s", dir, strerror(-rc)) : 0;
 }
 
-/* Returns 1 if hawser has written dir, 0 if dir is an empty folder or does not exist, -EEXIST if it is something else,
+/* Returns 1 if hawser has written dir, 0 if dir is an empty folder or does not exist, -EEXIST if dir is anything else,
  * or another -errno. */
 static int check_tree_owner(const char *dir)
 {
@@ -202,8 +202,8 @@ int sbx_tree_write(const struct sbx_tree *t, const char *dir)
     int root = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = root < 0 ? hw_fail(-errno, "%s: %s", part, strerror(errno)) : put_all(t, root, part);
     hw_close(&root);
-    /* If hawser wrote the folder that is there now, exchanges both folders, and the old one is removed below. Otherwise
-     * there is nothing, or an empty folder, which the rename replaces. */
+    /* If hawser wrote the existing folder, exchange the two folders; the old folder is removed below. Otherwise the
+     * folder does not exist, or it is empty and the rename replaces it. */
     if (rc == 0 && renameat2(AT_FDCWD, part, AT_FDCWD, place, ours ? RENAME_EXCHANGE : 0) < 0)
         rc = hw_fail(-errno, "moving the new sysfs to %s: %s", dir, strerror(errno));
     if (rc < 0 || ours) {

@@ -20,12 +20,12 @@
 #include <unistd.h>
 
 #define FDS_MAX 8    /* maximum number of descriptors in a message; the specification defines one */
-#define END_MS  5000 /* time for brokers to end when the agent ends */
-#define KILL_MS 1000 /* time for a broker to end after SIGKILL */
-#define GONE_MS 300  /* time for a container to end after its broker was killed */
-#define SAID_MS 1000 /* an error that is repeated within this time is not logged again */
+#define END_MS  5000 /* time for brokers to exit when the agent exits */
+#define KILL_MS 1000 /* time for a broker to exit after SIGKILL */
+#define GONE_MS 300  /* time for a container to end after its broker is killed */
+#define SAID_MS 1000 /* an error that recurs within this time is not logged again */
 
-/* A runtime that has not sent its complete message yet. */
+/* A runtime whose message is still incomplete. */
 struct half {
     int fd; /* -1 if the entry is free */
     uint64_t until;
@@ -45,9 +45,9 @@ struct child {
 struct agent {
     struct vb_agent_options o;
     struct vb_policy *policy; /* the policy after a reload, or NULL if o.policy is the caller's */
-    int listener, stop;       /* stop is an eventfd that ends the brokers; it stays unreadable if the agent dies */
-    bool leaving;             /* the agent ends after all waiting runtimes were served; the brokers continue */
-    bool ending;              /* the brokers end too, even if programs are still running */
+    int listener, stop;       /* stop is an eventfd that ends the brokers; if the agent dies, stop is not signalled */
+    bool leaving;             /* the agent exits after it has served all waiting runtimes; the brokers continue */
+    bool ending;              /* the brokers exit too, even if programs are still running */
     struct half half[VB_AGENT_HALVES];
     struct child *child;
     unsigned n_children;
@@ -56,8 +56,8 @@ struct agent {
 
 #define SAY(a, level, ...) hw_log((a)->o.log, level, __VA_ARGS__)
 
-/* Returns hw_error() with '?' for each byte that is not printable ASCII, because the text may contain annotations of a
- * container and be shown on a terminal. */
+/* Returns hw_error() with '?' for each byte that is not printable ASCII, because the text may contain a container's
+ * annotations and may be printed on a terminal. */
 static const char *error_text(char out[HW_ERR_TEXT])
 {
     snprintf(out, HW_ERR_TEXT, "%s", hw_error());
@@ -79,7 +79,7 @@ static int fill_agent_address(struct sockaddr_un *a, const char *path)
     return 0;
 }
 
-/* Returns true if a process listens on the socket. */
+/* Returns true if a process is listening on the socket. */
 static bool has_socket_listener(const char *path)
 {
     struct sockaddr_un a;
@@ -118,7 +118,7 @@ static int open_agent_listener(const char *path)
 
 /* ---- brokers -------------------------------------------------------------------------------------- */
 
-/* Returns true if the program for which the broker was started ends within GONE_MS, after the broker was killed. When
+/* Returns true if the program for which the broker was started exits within GONE_MS of the broker being killed. When
  * the first process of a PID namespace ends, the kernel kills all other processes in it, including the broker, and
  * waits until they are reaped. */
 static bool goes_with_container(const struct agent *a, const char *id)
@@ -166,7 +166,7 @@ static int check_container(const struct agent *a, const struct vb_container *c)
     if (*c->section && !vb_policy_has(a->o.policy, c->section))
         return hw_fail(-EINVAL, "the annotation hawser.verbs.policy selects section '%s', which is not in the policy",
                        c->section);
-    /* Checks the annotations without a device. A conflict with the section of a device is found when the device is
+    /* Checks the annotations without a device. A conflict with the section of a device is detected when the device is
      * opened. */
     int rc = vb_policy_rules(a->o.policy, c->section, c->annotations, c->n_annotations, "", &rules);
     if (rc < 0)
@@ -202,7 +202,7 @@ static void start_container_broker(struct agent *a, struct vb_container *c)
     }
     memcpy(k->id, id, sizeof(id));
     k->pidfd = (int)syscall(SYS_pidfd_open, k->pid, 0);
-    if (k->pidfd < 0) { /* the agent could not notice the end of the broker */
+    if (k->pidfd < 0) { /* the agent could not detect that the broker has exited */
         SAY(a, HAWSER_LOG_ERROR,
             "%s: killed the broker, because the agent could not notice its end (pidfd_open: %s); RDMA calls of its "
             "programs fail with ENOSYS",
@@ -269,7 +269,7 @@ static void keep_fds(struct half *h, struct msghdr *m)
     }
 }
 
-/* Receives a part of a message. */
+/* Receives the next part of a message. */
 static void receive_runtime_data(struct agent *a, struct half *h)
 {
     enum { STEP = 16384 };
@@ -290,7 +290,7 @@ static void receive_runtime_data(struct agent *a, struct half *h)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 && h->len == 0 && h->n_fds == 0) {
-        close_runtime(h); /* the runtime has failed, or the peer is not a runtime */
+        close_runtime(h); /* either the runtime has failed, or the peer is not a runtime */
         return;
     }
     if (n > 0)
@@ -337,7 +337,7 @@ static void accept_one(struct agent *a)
 
 /* ---- the loop ------------------------------------------------------------------------------------- */
 
-/* Refuses runtimes that did not send a complete message in time. Returns the time until the next deadline in
+/* Refuses runtimes that have not sent a complete message in time. Returns the time until the next deadline in
  * milliseconds, or -1 if there is none. */
 static int refuse_overdue_runtimes(struct agent *a)
 {
@@ -389,13 +389,13 @@ static bool has_pending_runtimes(const struct agent *a)
     return false;
 }
 
-/* Returns 0 if the agent and its brokers must end, 1 if only the agent must end, or -errno. */
+/* Returns 0 if the agent and its brokers must exit, 1 if only the agent must exit, or -errno. */
 static int run_agent_loop(struct agent *a, struct pollfd *p)
 {
     for (;;) {
         nfds_t n = P_HALVES;
         int wait = refuse_overdue_runtimes(a);
-        /* A leaving agent still serves the runtimes that are waiting on the socket. */
+        /* Before it exits, the agent still serves the runtimes that are waiting on the socket. */
         bool last = a->leaving && !has_pending_runtimes(a);
         p[P_STOP] = (struct pollfd){.fd = a->o.stop, .events = POLLIN};
         p[P_LEAVE] = (struct pollfd){.fd = a->leaving ? -1 : a->o.leave, .events = POLLIN};
@@ -421,7 +421,7 @@ static int run_agent_loop(struct agent *a, struct pollfd *p)
         }
         if (p[P_RELOAD].revents)
             reload_agent_policy(a);
-        /* Backwards, because reap_broker() moves the last entry to the position of the removed one. */
+        /* The loop runs backwards, because reap_broker() moves the last entry to the position of the removed entry. */
         for (unsigned i = children; i-- > 0;)
             if (p[P_CHILDREN + i].revents)
                 reap_broker(a, i);
@@ -466,7 +466,7 @@ static int make_state_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : hw_fail(-ENOTDIR, "%s is not a folder", path);
 }
 
-/* Removes files that ended brokers have left behind. */
+/* Removes files left behind by brokers that have exited. */
 static void clean_state_dir(const char *state_dir)
 {
     static const char *const suffixes[] = {".join", ".status", ".lock"};
@@ -487,7 +487,7 @@ static void clean_state_dir(const char *state_dir)
         closedir(d);
 }
 
-/* Listens on the socket and serves runtimes until the agent must end. */
+/* Listens on the socket and serves runtimes until the agent must exit. */
 static int serve_runtimes(struct agent *a, struct pollfd *p)
 {
     int rc = make_state_dir(a->o.state_dir);

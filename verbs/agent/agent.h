@@ -23,8 +23,9 @@ struct vb_agent_options {
     const struct hw_logger *log;
     struct vb_audit *audit; /* NULL to report refusals in the log only */
     unsigned containers_max;
-    /* Descriptors (signalfd or eventfd) that become readable when the agent and its brokers must end, when only the
-     * agent must end, and when the policy must be reloaded for containers that start afterwards. -1 for never. */
+    /* Descriptors (signalfd or eventfd) that become readable when the agent and its brokers must exit, when only the
+     * agent must exit, and when the policy must be reloaded for containers that start afterwards. -1 disables the
+     * event. */
     int stop, leave, reload;
     int (*serve)(const struct vb_container *c,
                  const struct vb_broker_options *o); /* vb_serve(), or a replacement in tests */
@@ -50,19 +51,19 @@ void vb_container_free(struct vb_container *c);
 /* Starts a process for c, and frees the members of c in the calling process. If the container already has a broker, the
  * new process passes the listener to the broker and exits with VB_JOINED. Otherwise it becomes the broker, with a
  * separate mount namespace and minimal privileges. stop has the same meaning as in vb_broker_options. If tied is true,
- * the kernel kills the new process when the calling process ends.
+ * the kernel kills the new process when the calling process exits.
  *
  * If this function or the new process fails, the listener is closed, so that RDMA calls of the container's programs
  * fail with ENOSYS. The new process logs the reason for its failure. */
 #define VB_JOINED 3
 int vb_broker_start(const struct vb_agent_options *o, struct vb_container *c, int stop, bool tied, pid_t *pid);
-/* Returns an explanation to append to the signal's number in a log line about the end of a broker. Returns an empty
- * string if there is no explanation. */
+/* Returns the text to append to the signal's number when logging that the signal has killed a broker. Returns an empty
+ * string if there is nothing to explain. */
 const char *vb_broker_signal(int sig);
 
-/* Runs the agent until stop or leave becomes readable. stop, or an error, also ends the brokers. With leave, the agent
- * first serves the runtimes that are already waiting. After leave, or if the agent dies, the brokers continue, and a
- * new agent does not affect them. Returns 0 or -errno. */
+/* Runs the agent until stop or leave becomes readable. stop, or an error, also ends the brokers. If leave becomes
+ * readable, the agent first serves the runtimes that are already waiting, and the brokers continue. The brokers also
+ * continue if the agent dies. A new agent does not affect existing brokers. Returns 0 or -errno. */
 int vb_agent(const struct vb_agent_options *o);
 
 #endif

@@ -9,8 +9,8 @@
 
 /* Opens cgroup.procs of a process's cgroup if the cgroup or one of its ancestors can limit RDMA objects. If the rdma
  * controller has a separate hierarchy (cgroup v1), uses the cgroup in this hierarchy. Returns a descriptor, -ENOENT if
- * none of these cgroups can limit RDMA objects or the process has ended, or another -errno. root and text are for tests
- * and otherwise NULL: root replaces /sys/fs/cgroup, and text replaces the content of /proc/PID/cgroup. */
+ * none of these cgroups can limit RDMA objects or the process has exited, or another -errno. root and text are for
+ * tests and otherwise NULL: root replaces /sys/fs/cgroup, and text replaces the content of /proc/PID/cgroup. */
 int vb_cgroup_open(pid_t pid, const char *root, const char *text);
 
 #endif

@@ -6,15 +6,14 @@
  * - The broker is notified of open() and openat() with O_RDWR, of ioctl() with RDMA_VERBS_IOCTL, and, except with runc,
  *   of write() on the descriptors VB_FD_FIRST to VB_FD_LAST (doorbells).
  * - These calls fail with EPERM: ptrace, process_vm_readv, process_vm_writev, process_madvise, pidfd_getfd, kcmp,
- *   io_uring_*, userfaultfd, mknod of character devices, and seccomp with a new listener. filter.c has some more.
+ *   io_uring_*, userfaultfd, mknod of character devices, and seccomp with a new listener. filter.c lists a few more.
  * - socket() with NETLINK_RDMA fails with EPROTONOSUPPORT, so that libibverbs reads sysfs instead.
- * - A call of another architecture (i386, x32) kills the process. In a container it kills the thread, because the
- *   runtime uses libseccomp's default action.
+ * - A system call of another architecture (i386, x32) kills the process. In a container it kills the thread, because
+ *   the runtime uses libseccomp's default action.
  *
- * The broker is not notified of an open() for only reading or only writing, or of openat2(). The installer of the
- * filter must therefore make sure, by mounting with nodev, that the program cannot open a device node directly. On a
- * descriptor that the broker did not open, ioctl() with RDMA_VERBS_IOCTL fails with ENOTTY, and the kernel executes
- * write().
+ * The broker is not notified of an open() with O_RDONLY or O_WRONLY, or of openat2(). The installer of the filter must
+ * therefore make sure, by mounting with nodev, that the program cannot open a device node directly. On a descriptor
+ * that the broker did not open, ioctl() with RDMA_VERBS_IOCTL fails with ENOTTY, and the kernel executes write().
  */
 #ifndef HW_VERBS_FILTER_H
 #define HW_VERBS_FILTER_H

@@ -14,7 +14,7 @@ struct vb_compare {
     uint64_t mask, value; /* mask is 0 if there is no condition */
 };
 
-/* A rule for a system call, which applies if all conditions are true. Without conditions it always applies. */
+/* A rule for a system call, which applies if all conditions are true. A rule without conditions always applies. */
 struct vb_filter_rule {
     const char *call;
     int err; /* errno with which the call fails, or 0 to notify the broker */

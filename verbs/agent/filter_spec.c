@@ -3,10 +3,11 @@
  * Adds the filter to linux.seccomp of a config.json ("Seccomp" in config-linux.md of the OCI runtime specification).
  *
  * Runtimes pass each entry to libseccomp as a rule. If two rules are for the same call, libseccomp keeps the broader
- * rule, whatever the actions are: next to "ioctl is allowed", a notification for some ioctls has no effect. Unless a
- * profile's entry for a call of this filter refuses all such calls, the entry is therefore replaced by entries for the
- * remaining cases: for each bit of a condition (or each side of a block of addresses), one entry with the same action
- * for calls where this bit differs (or whose address is on this side).
+ * rule, whatever the actions are. For example, a notification for some ioctls has no effect if another rule allows all
+ * ioctls. If a profile's entry is for a call of this filter, and does not refuse all such calls, the entry is therefore
+ * replaced by entries for the remaining cases. There is one entry for each bit of a condition (or for each side of a
+ * block of addresses). It has the same action as the original, and matches calls in which this bit differs (or whose
+ * address is on this side).
  */
 #include "verbs/agent/filter.h"
 #include "verbs/agent/filter_rules.h"
@@ -27,7 +28,7 @@
 #define KILLABLE "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
 #define METADATA "hawser"
 
-/* Calls that the injection of the stub needs (inject.h), and that profiles may lack. */
+/* Calls that the injection of the stub needs (inject.h), but that profiles may not allow. */
 static const char *const needed[] = {"clone", "close_range", "mseal"};
 
 struct join {
@@ -106,8 +107,8 @@ static bool is_disjoint_condition(const json_t *c, const struct vb_compare *r)
 
 enum meeting { OTHERS, NEVER, UNCLEAR };
 
-/* Compares the conditions of an entry with those of r. Returns OTHERS if they are on different arguments, NEVER if no
- * call can match both, and otherwise UNCLEAR with the argument in *arg. */
+/* Compares the conditions of an entry with the conditions of r. Returns OTHERS if they test different arguments, NEVER
+ * if no call can match both, and otherwise UNCLEAR with the argument in *arg. */
 static enum meeting relate_conditions(const json_t *args, const struct vb_filter_rule *r, unsigned *arg)
 {
     enum meeting m = OTHERS;
@@ -160,8 +161,8 @@ static void append_with_condition(struct join *j, const json_t *entry, json_t *c
  * condition is false if one of its bits differs or, for a block of addresses, if the address is below or above the
  * block. If a rule has no conditions, nothing is appended.
  *
- * Simpler conditions would be equivalent, but libseccomp 2.5 never returns if two rules begin alike and then test
- * different arguments. */
+ * Simpler conditions would be equivalent, but libseccomp 2.5 hangs if two rules begin with the same condition and then
+ * test different arguments. */
 static void append_outside_rules(struct join *j, const json_t *entry, const char *call,
                                  const struct vb_filter_rule *from)
 {
@@ -240,8 +241,8 @@ static int merge_profile_entry(struct join *j, const json_t *entry)
     return j->rc;
 }
 
-/* Returns true if an entry of the original profile permits the call, at least with certain arguments. With refused,
- * returns true if an entry refuses the call whatever its arguments are. */
+/* Returns true if an entry of the original profile permits the call, at least with certain arguments. If refused is
+ * true, instead returns true if an entry refuses the call whatever its arguments are. */
 static bool is_call_named(const json_t *entries, const char *call, bool refused)
 {
     for (size_t i = 0; i < json_array_size(entries); i++) {

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* Mounts a file system for device nodes in a new mount namespace, so that other programs do not see it and the kernel
- * removes it when the broker and its tracer have ended. */
+ * removes it when the broker and its tracer have exited. */
 static int make_nodes(const char *state_dir, char *out, size_t cap)
 {
     if (snprintf(out, cap, "%s/nodes", state_dir) >= (int)cap)
@@ -34,8 +34,8 @@ static int make_nodes(const char *state_dir, char *out, size_t cap)
     return 0;
 }
 
-/* Returns true if the policy allows the container raw packets or flow steering on any present device. The broker needs
- * CAP_NET_RAW for these. */
+/* Returns true if the policy allows the container raw packets or flow steering on any existing device. The broker needs
+ * CAP_NET_RAW for both. */
 static bool wants_raw(const struct vb_agent_options *o, const struct vb_container *c)
 {
     static struct vb_device device[VB_DEVICES_MAX];
@@ -63,7 +63,8 @@ static int join_container(int folder, bool own_pids)
     return 0;
 }
 
-/* Returns the number of this process in the PID namespace of the mounted /proc, or 0 if it is not visible there. */
+/* Returns the PID of this process in the PID namespace of the mounted /proc, or 0 if the process is not visible
+ * there. */
 static pid_t number_in_proc(void)
 {
     char text[32] = "";
@@ -71,11 +72,11 @@ static pid_t number_in_proc(void)
 }
 
 /* Range of user ids for brokers, 0x70000000 to 0x7ffdffff, which systemd leaves unused. systemd 258 and later use ids
- * from 0x7ffe0000 on for files of other systems (UIDS-GIDS of systemd). */
+ * from 0x7ffe0000 up for files of other systems (UIDS-GIDS of systemd). */
 #define FIRST_USER 0x70000000u
 #define USERS      0x0ffe0000u
 
-/* Returns true if a process of the machine has this user id. */
+/* Returns true if any process on the machine has this user id. */
 static bool is_taken(DIR *proc, uid_t uid)
 {
     bool taken = false;
@@ -89,7 +90,7 @@ static bool is_taken(DIR *proc, uid_t uid)
 }
 
 /* Chooses a random user id for this broker. If a container with CAP_SETUID, which Docker grants, could predict the user
- * of the next broker, it could use up the kernel's limits for this user. */
+ * of the next broker, the container could exhaust the kernel's limits for this user. */
 static int choose_user(uid_t *out)
 {
     DIR *proc = opendir("/proc");
@@ -109,7 +110,7 @@ static int choose_user(uid_t *out)
 }
 
 /* Unblocks all signals, resets SIGTERM and SIGINT to their default actions, ignores SIGPIPE, and detaches from the
- * terminal. If parent is not 0, the kernel kills this process when its parent ends. */
+ * terminal. If parent is not 0, the kernel kills this process when its parent exits. */
 static int detach_broker(pid_t parent)
 {
     sigset_t none;
@@ -119,14 +120,14 @@ static int detach_broker(pid_t parent)
     signal(SIGINT, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_NAME, "hawser-broker", 0, 0, 0);
-    (void)setsid(); /* Ctrl-C on the terminal must not end the broker */
+    (void)setsid(); /* Ctrl-C on the terminal must not kill the broker */
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent))
         return hw_fail(-ESRCH, "the process that started the broker has ended");
     return 0;
 }
 
 /* Sets up and runs the broker. Returns 1 if the container's existing broker has accepted the listener, 0 when this
- * broker has ended, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
+ * broker has stopped serving, or -errno. Sets *folder to the folder of process c->pid in /proc, or to -1. */
 static int run_container_broker(const struct vb_agent_options *o, struct vb_container *c, int stop, bool own_pids,
                                 pid_t parent, int *folder)
 {
@@ -139,7 +140,7 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     if (rc)
         return rc;
     /* Closes descriptors that were inherited. If this process kept the listener of another container open, programs of
-     * that container would wait forever after their broker has died. */
+     * that container would wait forever if their broker died. */
     rc = vb_guard_fds(3, fds, HW_ARRAY_LEN(fds));
     snprintf(path, sizeof(path), "/proc/%d", (int)c->pid);
     if (rc)
@@ -179,7 +180,7 @@ static int run_container_broker(const struct vb_agent_options *o, struct vb_cont
     return rc;
 }
 
-/* Returns true if process pid has ended. folder is its folder in /proc, or -1 if it was not opened. A zombie has no
+/* Returns true if process pid has exited. folder is its folder in /proc, or -1 if it was not opened. A zombie has no
  * namespaces. */
 static bool has_container_ended(pid_t pid, int folder)
 {

@@ -103,8 +103,8 @@ static int start_tracer(struct vb_broker *b)
 }
 
 /* Moves the broker to the container's cgroup, because the kernel charges an object to the cgroup of the process that
- * creates it (ib_rdmacg_try_charge()). The tracer, which opens devices, stays outside, because the container's device
- * rules must not apply to it. */
+ * creates it (ib_rdmacg_try_charge()). The tracer, which opens devices, does not join the cgroup, because the
+ * container's device rules must not apply to the tracer. */
 static void join_cgroup(const struct vb_broker *b)
 {
     if (b->o->cgroup >= 0 && write(b->o->cgroup, "0", 1) != 1)
@@ -127,8 +127,8 @@ static int set_up_broker(struct vb_broker *b)
     raise_broker_fd_limit();
     tzset(); /* reads a file, which is not possible later; needed for the timestamps of the audit */
     /* The kernel limits the instances and watches of inotify, and the watches of epoll, for each user. Root in a
-     * container may be root of the machine. If the broker created these as root, a container could use up the limit for
-     * all brokers. */
+     * container may be root of the machine. If the broker created instances and watches as root, a container could
+     * exhaust the limit for all brokers. */
     int rc = vb_guard_as(b->o->uid, make_counted, b);
     if (rc)
         return rc;
@@ -182,7 +182,7 @@ static void dispatch_notified_call(struct vb_broker *b, const struct vb_call *ca
         vb_open(b, call);
 }
 
-/* Handles events of a listener. Returns 0, or 1 if the last program has exited and the broker must end, or -errno. */
+/* Handles events of a listener. Returns 0, or 1 if the last program has exited and the broker must exit, or -errno. */
 static int listen_on(struct vb_broker *b, int *l, uint32_t events)
 {
     struct vb_call call = {.listener = *l};
@@ -236,8 +236,8 @@ static int run_broker_loop(struct vb_broker *b)
                 return rc < 0 ? rc : 0;
         }
         /* New listeners are received last. A later event in this batch may belong to a stub's descriptor that was
-         * closed meanwhile. If a new listener had the same number, the broker would take the event for a notification
-         * and block. */
+         * closed in the meantime. If a new listener had the same number, the broker would take the event for a
+         * notification and block. */
         if (joins)
             take_listener(b);
         if (b->now - swept >= VB_CACHE_NS / 2) {

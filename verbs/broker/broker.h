@@ -39,7 +39,7 @@ extern const struct vb_kernel vb_kernel; /* the interface of the running kernel 
 
 struct vb_container {
     char id[128];
-    pid_t pid;    /* the process that gets the filter: the first process of the container or of an exec; 0 if unknown */
+    pid_t pid;    /* the process with the filter: the container's first process, or an exec's; 0 if unknown */
     int listener; /* listener of the seccomp filter; vb_serve() closes it */
     /* Socket on which the broker receives the listeners of further programs (join.h), or -1. vb_serve() closes it. */
     int join;
@@ -55,10 +55,10 @@ struct vb_broker_options {
     struct vb_audit *audit;
     const char *state_dir; /* folder for the socket ID.status, which `hawser verbs status` reads */
     const char *node_dir;  /* folder for the device nodes, on a separate file system that is mounted without nodev */
-    int stop;              /* descriptor that becomes readable when the broker must end, or -1 */
+    int stop;              /* descriptor that becomes readable when the broker must exit, or -1 */
     int cgroup;            /* cgroup.procs of the container's cgroup, to charge RDMA objects to it; negative if none */
     uid_t uid;             /* user to run as after setup, or 0 to keep the caller's */
-    pid_t shown;           /* process number to show to the operator, or 0 for getpid() */
+    pid_t shown;           /* PID to show to the operator, or 0 for getpid() */
     bool guarded;          /* drop capabilities and restrict system calls after setup (guard.h) */
 };
 

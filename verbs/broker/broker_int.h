@@ -18,7 +18,7 @@
 #define VB_SWAPS_MAX  4
 #define VB_TOLD_MAX   64
 #define VB_BARREN_MAX 16
-/* Time until a thread whose stub ended before its first call may get another stub. */
+/* Time until a thread whose stub exited before its first call may get another stub. */
 #define VB_BARREN_NS (1000 * HW_MS)
 /* Maximum number of requests of a container that wait for stubs. The broker keeps a descriptor and the inputs of
  * each. */
@@ -26,8 +26,7 @@
 /* Maximum number of listeners of a container: one for its first program and one for each running exec. */
 #define VB_LISTENERS_MAX 1024
 /* Maximum age of the kernel's list of a context's objects. The shorter age applies if the counts are in doubt or would
- * lead to a refusal. If they are in doubt and would lead to a refusal, the kernel lists the objects again regardless of
- * the age. */
+ * lead to a refusal. If both are true, the kernel lists the objects again regardless of the age. */
 #define VB_RECONCILE_SOON_NS (1000 * HW_MS)
 #define VB_RECONCILE_NS      (10000 * HW_MS)
 
@@ -59,7 +58,7 @@ struct vb_context {
     /* Number of requests that stubs run or will run. Their objects are counted, but may not exist yet. */
     unsigned running;
     bool doubt;     /* the counts may be too high */
-    uint64_t asked; /* time of the kernel's last list of objects, or of the context's creation */
+    uint64_t asked; /* time at which the kernel last listed the objects, or at which the context was created */
 };
 
 /* A cached descriptor of a device. When the entry was made or last used, `mine` referred to the same open file as
@@ -135,7 +134,7 @@ struct vb_broker {
     struct {
         pid_t tid;
         uint64_t since;
-    } barren[VB_BARREN_MAX]; /* threads whose stub ended before its first call */
+    } barren[VB_BARREN_MAX]; /* threads whose stub exited before its first call */
     unsigned n_barren;       /* number of such stubs so far */
     struct vb_tracer tracer;
 
@@ -192,14 +191,14 @@ void vb_request_copy(struct vb_request *to, const struct vb_request *from);
 
 /* swap.c */
 /* Replaces the program's descriptors in r with descriptors of the broker. On success, the caller must call
- * vb_swap_back(). Fails with -EBADF if a descriptor cannot be fetched, with -ENOENT if the program no longer waits, and
- * with -EINVAL if there are too many descriptors. */
+ * vb_swap_back(). Fails with -EBADF if a descriptor cannot be fetched, with -ENOENT if the program is no longer
+ * waiting, and with -EINVAL if there are too many descriptors. */
 int vb_swap_in(struct vb_broker *b, const struct vb_call *call, struct vb_request *r, struct vb_swaps *s);
 void vb_swap_back(struct vb_swaps *s);
 void vb_swap_put(const struct vb_swap *s, int fd);
-/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program no
- * longer waits, or the error that the program gets. The broker's descriptors are closed in any case. After an
- * error, this close also frees their objects. */
+/* Moves the descriptors that the kernel has created in the broker to the program. Returns 0, -ENOENT if the program is
+ * no longer waiting, or the error that the program gets. Always closes the broker's descriptors. After an error, this
+ * close also frees their objects. */
 int vb_hand_over(const struct vb_call *call, struct vb_request *r);
 
 /* kept.c */
@@ -213,20 +212,20 @@ void vb_kept_sweep(struct vb_broker *b, bool all);
 void vb_kept_forget(struct vb_broker *b, const struct vb_context *c);
 
 /* reconcile.c */
-/* Settles a request that a stub has run or may have run. rc is the result that the stub reports, or VB_UNKNOWN. Asks
- * the kernel where the stub's report cannot be trusted. */
+/* Settles a request that a stub has run or may have run. rc is the result that the stub reports, or VB_UNKNOWN. Queries
+ * the kernel if the stub's report cannot be trusted. */
 void vb_settle_stub(struct vb_broker *b, struct vb_context *c, int fd, struct vb_request *r, uint64_t ticket, int rc);
 /* Sets the context's counts to the numbers of objects that the kernel lists. Does nothing and returns false if this was
  * done (or the context was created) within the last age_ns, if c->running is not 0, or if the context's driver is
  * unknown. fd is the broker's descriptor of the device. */
 bool vb_reconcile(struct vb_broker *b, struct vb_context *c, int fd, uint64_t age_ns);
-/* Destroys the object that r has created, if there is one. A context or an object that is a file descriptor stays. */
+/* Destroys the object that r has created, if any, unless the object is a context or a file descriptor. */
 void vb_undo(struct vb_broker *b, struct vb_context *c, int fd, const struct vb_request *r);
 
 /* workers.c */
 /* Stores in *out the worker whose stub is in the program's memory, and returns 0. Returns 1 if the call needs no
- * answer: either a stub was injected and the program will repeat the call, or the program has already got an error.
- * Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
+ * answer: either a stub was injected and the program will repeat the call, or the program has already received an
+ * error. Otherwise returns the error that the program must get, such as -EAGAIN or -EOPNOTSUPP. */
 int vb_worker_for(struct vb_broker *b, const struct vb_call *call, struct vb_context *c, const struct vb_request *r,
                   struct vb_worker **out);
 /* Queues a copy of r for the stub. The notification is answered when the stub has run the copy and has copied the
@@ -240,7 +239,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
              int rc);
 /* Handles a call of a stub. Returns false if the call is not from a stub. */
 bool vb_worker_call(struct vb_broker *b, const struct vb_call *call);
-/* Frees the worker with this pidfd if its stub has ended. Returns false otherwise. */
+/* Frees the worker with this pidfd if its stub has exited. Returns false otherwise. */
 bool vb_worker_gone(struct vb_broker *b, int pidfd);
 void vb_workers_sweep(struct vb_broker *b);
 /* Removes from the stubs' tables the devices that were not used recently. If all is true, removes all devices that are

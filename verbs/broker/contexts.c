@@ -104,8 +104,8 @@ struct vb_context *vb_context_of(struct vb_broker *b, int fd)
  * sets errno on failure.
  *
  * Before Linux 6.9 a pidfd refers to a process, and descriptors are fetched from the table of the first thread. Usually
- * all threads share this table. If a thread has left the table with unshare(), kcmp() shows whether the fetched
- * descriptor is a different file, and the thread then gets EBADF. */
+ * all threads share this table. If a thread has a separate table because of unshare(), kcmp() detects that the fetched
+ * descriptor refers to a different file, and the thread gets EBADF. */
 static int pidfd_of(struct vb_broker *b, pid_t tid)
 {
     int fd = -1;

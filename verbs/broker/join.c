@@ -76,7 +76,7 @@ static int lock_container(int dir, const char *id, int ms)
     }
 }
 
-/* Returns the start time of a process (field 22 of /proc/PID/stat, see proc(5)), or 0 if the process has ended. */
+/* Returns the start time of a process (field 22 of /proc/PID/stat, see proc(5)), or 0 if the process has exited. */
 static unsigned long long started(pid_t pid)
 {
     char path[32], text[1024];
@@ -116,7 +116,7 @@ static void note_owner(int held, pid_t pid)
 static int send_to(int sock, const struct sockaddr_un *a, const char *words, int n, const int fds[FDS])
 {
     uint64_t deadline = hw_deadline(ANSWER_MS);
-    for (;;) { /* while the broker's queue is full, but not longer than ANSWER_MS */
+    for (;;) { /* retry while the broker's queue is full, for at most ANSWER_MS */
         int rc = hw_pass_send(sock, a, words, (size_t)n, fds, FDS, MSG_DONTWAIT);
         if (rc != -EAGAIN || hw_now() >= deadline)
             return rc == -EAGAIN ? -EBUSY : rc;
@@ -186,7 +186,7 @@ static int join_or_listen(int dir, const struct sockaddr_un *a, struct vb_contai
         int rc = try_join(dir, a, c, words, n);
         if (rc != -EPERM || hw_now() >= deadline)
             return rc;
-        (void)poll(NULL, 0, 20); /* a broker of an earlier container of the same name may be about to end */
+        (void)poll(NULL, 0, 20); /* a broker of an earlier container of the same name may be about to exit */
     }
 }
 

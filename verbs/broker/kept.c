@@ -41,7 +41,7 @@ static void kept_undo(struct vb_broker *b, struct vb_kept *k)
 {
     struct vb_context *c;
     int fd;
-    /* If the thread no longer has the device open, the object stays in its context. */
+    /* If the thread no longer has the device open, the object remains in its context. */
     if (k->rc >= 0 && vb_fetch(b, k->tid, k->theirs, &fd, &c) == 0 && c == k->context)
         vb_undo(b, c, fd, &k->r);
     kept_free(b, k);
@@ -65,7 +65,7 @@ void vb_keep(struct vb_broker *b, const struct vb_call *call, struct vb_context 
         kept_undo(b, oldest);
     struct vb_kept *k = malloc(offsetof(struct vb_kept, r) + vb_request_size(r));
     if (!k)
-        return; /* the object stays in its context */
+        return; /* the object remains in its context */
     k->tid = (pid_t)call->n.pid;
     k->theirs = (int)call->n.data.args[0];
     k->rc = rc;

@@ -65,8 +65,8 @@ static int list_kernel_devices(struct vb_device *out, unsigned cap)
     return (int)n;
 }
 
-/* Returns true if the device still exists under the same number. This is faster than listing all devices, and most
- * opens are of the same device as before. */
+/* Returns true if the device still exists under the same number. This check is faster than listing all devices, and is
+ * usually sufficient, because most programs open the same device as before. */
 static bool is_device_present(const struct vb_device *d)
 {
     char path[64], line[sizeof d->ibdev];

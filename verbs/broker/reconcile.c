@@ -89,9 +89,8 @@ static int list_handles(const struct vb_broker *b, const struct vb_context *c, c
     return rc;
 }
 
-/* The methods that destroy an object by its number. In all of them attribute 0 is the number. In some of
- * them attribute 1 is a result with counts of the events that the kernel has reported
- * (<rdma/ib_user_ioctl_cmds.h>). */
+/* The methods that destroy an object by its number, which is attribute 0. In some methods, attribute 1 is a result that
+ * counts the events that the kernel has reported (<rdma/ib_user_ioctl_cmds.h>). */
 static const struct {
     uint16_t object, method;
     uint16_t events; /* length of the result in bytes, or 0 for none */
@@ -122,8 +121,8 @@ static int take_mrs(struct vb_broker *b, struct vb_context *c, const struct vb_r
         uint64_t length, iova;
         seen[i].number = list[i];
         seen[i].known = vb_objects_mr_known(c->objects, list[i], &seen[i].bytes);
-        /* The iova can stand for the address: the kernel accepts an MR only if both have the same offset in a page
-         * (ib_uverbs_reg_mr()). */
+        /* The iova can be used instead of the address, because the kernel accepts an MR only if both have the same
+         * offset in a page (ib_uverbs_reg_mr()). */
         if (!seen[i].known && query_mr(b, c, r, fd, list[i], &length, &iova) >= 0 && length > 0) {
             seen[i].known = true;
             seen[i].bytes = vb_pinned_bytes(iova, length);

@@ -161,7 +161,7 @@ static int judge_request(struct vb_broker *b, const struct vb_call *call, struct
 }
 
 /* Handles a request. Returns the error that the application must get, or 1 if the request has been answered, will be
- * answered, or no longer waits. */
+ * answered, or is no longer waiting. */
 static int handle_verbs_request(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_request *r = &b->request;

@@ -24,8 +24,8 @@ void vb_swap_put(const struct vb_swap *s, int fd)
         memcpy(s->field, &narrow, sizeof narrow);
 }
 
-/* Finds the descriptors in a request: the outputs if made is true, otherwise the inputs. Fails with -EINVAL if there
- * are too many. */
+/* Finds the descriptors in a request: the output descriptors if made is true, otherwise the input descriptors. Fails
+ * with -EINVAL if there are too many. */
 static int swaps_find(struct vb_request *r, bool made, struct vb_swaps *s)
 {
     const struct vb_core_fd *f = &r->command->fd;

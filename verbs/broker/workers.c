@@ -60,14 +60,14 @@ static void answer_job_error(const struct vb_job *j, int rc)
 }
 
 /* Drops a job that did not run or has an unknown result. The application gets the error rc. ran is true if the objects
- * of the request may exist. If the stub has ended before it copied the results, the objects stay in the context. */
+ * of the request may exist. If the stub exited before it copied the results, the objects remain in the context. */
 static void job_drop(struct vb_broker *b, struct vb_job *j, int rc, bool ran)
 {
     if (!j->gives && ran) {
         vb_settle_stub(b, j->context, j->device, &j->r, j->ticket, VB_UNKNOWN);
     } else if (!j->gives) {
         j->context->running--;
-        j->context->doubt = true; /* a size that this request would have changed is no longer trusted */
+        j->context->doubt = true; /* sizes that this request may have changed are no longer trusted */
         vb_settle(j->context->objects, &j->r, j->ticket, rc, false);
     }
     answer_job_error(j, rc);
@@ -111,7 +111,7 @@ bool vb_worker_gone(struct vb_broker *b, int pidfd)
     hw_list_each(i, next, &b->workers)
     {
         struct vb_worker *w = hw_container_of(i, struct vb_worker, link);
-        /* the event may belong to another worker that had the same pidfd */
+        /* The event may belong to another worker that had the same pidfd. */
         if (vb_stub_watch(&w->stub) == pidfd && vb_stub_gone(&w->stub)) {
             w->stub.dead = true;
             worker_free(b, w);
@@ -250,7 +250,7 @@ static int add_copy(void *arg, uint64_t address, const void *src, size_t n)
 }
 
 /* Starts a job. -ENOENT from the stub is not a failure: either the stub's call was interrupted and the stub will repeat
- * it, or the stub has died, which is noticed elsewhere. */
+ * it, or the stub has died, which is detected elsewhere. */
 static int start_worker_job(struct vb_worker *w, struct vb_job *j)
 {
     struct copies copies = {.stub = &w->stub};
@@ -267,7 +267,7 @@ static int prepare_worker_job(struct vb_broker *b, struct vb_worker *w, struct v
 {
     struct vb_swaps swaps;
     int rc = vb_swap_in(b, &j->call, &j->r, &swaps);
-    if (rc) { /* the program lacks the descriptor or no longer waits, which is not worth a report */
+    if (rc) { /* the program lacks the descriptor or is no longer waiting; not worth a report */
         job_drop(b, j, rc, false);
         return 1;
     }
@@ -319,8 +319,8 @@ static void next_job(struct vb_broker *b, struct vb_worker *w)
         take_swaps(b, w);
 }
 
-/* Handles the end of a request that the stub has run. result is the value that the stub's registers report. known is
- * false if there is no result. */
+/* Handles the completion of a request that the stub has run. result is the value that the stub's registers report.
+ * known is false if there is no result. */
 static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, int64_t result, bool known)
 {
     take_swaps(b, w);
@@ -337,8 +337,8 @@ static void job_ran(struct vb_broker *b, struct vb_worker *w, struct vb_job *j, 
         vb_finish(b, &j->call, j->context, j->device, &j->r, rc);
         job_free(b, j);
     }
-    /* The device stays in the stub's table for some time, because its removal costs two context switches: the broker
-     * must wait for the stub. This device has replaced the previous one in the table. */
+    /* The device remains in the stub's table for some time, because its removal costs two context switches: the broker
+     * must wait for the stub. This device has replaced the previous device in the table. */
     hw_close(&w->device);
     w->device = device;
     w->used = b->now;
@@ -371,7 +371,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     }
     struct vb_job *j = w->running;
     int rc = vb_stub_park(&w->stub, &call->n, &result);
-    if (rc == -ESRCH) { /* a thread of the application has the thread number of a stub that has ended */
+    if (rc == -ESRCH) { /* a thread of the application has the TID of a stub that has exited */
         worker_free(b, w);
         return false;
     }
@@ -380,7 +380,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
         return true;
     }
     w->looked = b->now;
-    w->dropping &= rc != 0; /* 0 means that the stub did not get the order */
+    w->dropping &= rc != 0; /* 0 means that the stub did not receive the order */
     if (j && rc == 0) {
         rc = start_worker_job(w, j);
         if (rc)
@@ -396,7 +396,7 @@ bool vb_worker_call(struct vb_broker *b, const struct vb_call *call)
     return true;
 }
 
-/* Injects a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already got. */
+/* Injects a stub. Returns 0 if the thread will repeat its call, or an error that the thread has already received. */
 static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
 {
     struct vb_worker *w = calloc(1, sizeof *w);
@@ -417,7 +417,7 @@ static int inject_worker_stub(struct vb_broker *b, const struct vb_call *call)
     hw_list_append(&b->workers, &w->link);
     w->looked = b->now;
     struct epoll_event e = {.events = EPOLLIN, .data.fd = vb_stub_watch(&w->stub)};
-    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will notice the end of the stub */
+    if (epoll_ctl(b->epoll, EPOLL_CTL_ADD, e.data.fd, &e)) /* the next sweep will detect that the stub has exited */
         hw_log(b->o->log, HAWSER_LOG_WARN, "verbs: %s: cannot watch a stub: %s", b->container->id, strerror(errno));
     return 0;
 }
@@ -445,8 +445,8 @@ static bool is_barren(const struct vb_broker *b, pid_t tid)
     return false;
 }
 
-/* Finds or creates the worker of a call. Sets *told if the thread needs no answer, because it has already got the error
- * or will repeat its call. */
+/* Finds or creates the worker of a call. Sets *told if the thread needs no answer, because the thread has already
+ * received the error or will repeat its call. */
 static int provide_worker(struct vb_broker *b, const struct vb_call *call, struct vb_worker **out, bool *told)
 {
     *out = worker_of(b, (pid_t)call->n.pid);
@@ -507,7 +507,7 @@ void vb_give(struct vb_broker *b, const struct vb_call *call, struct vb_context 
         return;
     }
     struct vb_job *j = w ? job_new(b, call, c, fd, r) : NULL;
-    if (!j) { /* out of memory or descriptors, or the stub has ended because the process is exiting */
+    if (!j) { /* out of memory or descriptors, or the stub has exited because the process is exiting */
         vb_undo(b, c, fd, r);
         vb_notify_answer(call->listener, call->n.id, 0, w ? ENOMEM : EIO);
         return;

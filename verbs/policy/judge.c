@@ -460,7 +460,8 @@ static bool rwq_table(struct judge *j)
     return has_permission(j, VB_ALLOW_RAW, "raw", "receive tables, which are for raw packets only, are not allowed");
 }
 
-/* Refuses a GID that the application may not see, with the error of rdma_get_gid_attr() for an empty entry. */
+/* Refuses a GID that the application is not allowed to see, with the error that rdma_get_gid_attr() returns for an
+ * empty entry. */
 static bool gid_entry(struct judge *j)
 {
     return vb_gid_shows(j->rules, vb_attr_u64(j->r, UVERBS_ATTR_QUERY_GID_ENTRY_PORT),

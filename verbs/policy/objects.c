@@ -6,7 +6,7 @@
  * (reconcile.c). The count does not depend on the numbers of the objects, which the application may have changed.
  *
  * Only MRs have sizes, so MRs are recorded with their numbers. A number that was read from memory that the application
- * can write to is not trusted, and the bytes of its MR stay counted until the kernel lists the MRs or the file is
+ * can write to is not trusted, and the bytes of its MR remain counted until the kernel lists the MRs or the file is
  * closed.
  */
 #include "verbs/policy/policy_int.h"
@@ -131,7 +131,7 @@ static void one_less(struct vb_objects *o, enum vb_type t)
 }
 
 /* Records an MR. The MR is not recorded if memory is exhausted, or if its number is not trusted but an MR with the same
- * trusted number is recorded. The bytes then stay counted until the file is closed or the kernel lists the MRs. */
+ * trusted number is recorded. The bytes then remain counted until the file is closed or the kernel lists the MRs. */
 static void note_mr(struct vb_objects *o, uint32_t number, uint64_t bytes, bool trusted)
 {
     struct mr *m = find_mr(o, number);

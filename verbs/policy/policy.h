@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the policy, which says what a container may do with a device, from a file (see hawser-verbs-policy(5)) and from
- * the container's annotations. Checks requests against the resulting rules and against the objects that the container
- * already has. */
+/* Reads the policy, which defines what a container may do with a device, from a file (see hawser-verbs-policy(5)) and
+ * from the container's annotations. Checks requests against the resulting rules and against the container's existing
+ * objects. */
 #ifndef HW_VERBS_POLICY_H
 #define HW_VERBS_POLICY_H
 
@@ -94,7 +94,8 @@ struct vb_verdict {
     char rule[64];  /* for example "max_qps = 4"; empty for an ordinary error, which is not logged */
     char text[160]; /* for example "the limit of 4 is reached" */
 };
-/* Checks whether the container may open the device once more. Does not count the open; vb_objects_new() does. */
+/* Checks whether the container may open the device one more time. Does not count the open, because vb_objects_new()
+ * does. */
 void vb_judge_open(const struct vb_rules *rules, const struct vb_usage *u, struct vb_verdict *v);
 /* Checks whether the container may make a request. Counts nothing. */
 void vb_judge(const struct vb_rules *rules, const struct vb_usage *u, const struct vb_objects *o,
@@ -107,11 +108,11 @@ int vb_reserve(struct vb_objects *o, const struct vb_request *r, uint64_t *ticke
  * unknown; the reservation is then kept.
  *
  * If trusted is false, the application could write to the memory that the reply's numbers were read from. The bytes of
- * a new MR then stay counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
+ * a new MR then remain counted until the kernel lists the objects (reconcile.c) or the context ends. Objects of other
  * types are counted without their numbers, because the kernel can only destroy an object that exists. */
 #define VB_UNKNOWN INT_MIN
 void vb_settle(struct vb_objects *o, const struct vb_request *r, uint64_t ticket, int rc, bool trusted);
-/* Removes from a reply the GID entries that the application may not see. In the replies to QUERY_DEVICE and
+/* Removes from a reply the GID entries that the application is not allowed to see. In the replies to QUERY_DEVICE and
  * EX_QUERY_DEVICE, lowers limits of the device to the limits of the rules, so that programs that request the maximum
  * succeed, and hides capabilities that the rules do not allow. */
 void vb_filter_reply(const struct vb_rules *rules, struct vb_request *r);

@@ -76,7 +76,7 @@ static inline bool vb_within(const struct vb_prefix *p, const uint8_t *gid)
 }
 
 /* Returns the key that limits a type, for example "max_qps". Returns NULL for VB_NONE, and for VB_CHANNEL and VB_ASYNC,
- * which are file descriptors: the broker does not see when they are closed. */
+ * which are file descriptors: the broker is not informed when they are closed. */
 const char *vb_limit_key(enum vb_type t);
 
 /* The registered memory that a request asks for. */
@@ -92,8 +92,9 @@ struct vb_mr_ask {
 void vb_mr_ask(const struct vb_request *r, struct vb_mr_ask *m);
 
 /* The number of work requests in the new queues according to the driver's part of the request. The kernel drivers of
- * mlx5 and efa use this part, and not the core part, for the size of the queues. The numbers are rounded down, because
- * libraries round up. 0 means that the driver's part contains no size, or that a queue is too small to matter. */
+ * mlx5 and efa take the size of the queues from this part, not from the core part. The numbers are rounded down,
+ * because libraries round up. 0 means that the driver's part contains no size, or that a queue is too small to
+ * matter. */
 struct vb_queue_ask {
     uint64_t send, recv;
 };

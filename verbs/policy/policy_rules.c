@@ -75,8 +75,8 @@ static bool contains_prefix(const struct vb_prefix *a, const struct vb_prefix *b
     return a->bits <= b->bits && vb_within(a, b->gid);
 }
 
-/* Restricts the destinations of r to the destinations of by. Of two prefixes, one contains the other or they are
- * disjoint. */
+/* Restricts the destinations of r to the destinations of by. Two prefixes are either disjoint, or one contains the
+ * other. */
 static int narrow_destinations(struct vb_rules *r, const struct vb_rules *by)
 {
     if (by->any_destination)

@@ -8,11 +8,10 @@
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
-#define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* an input of up to this many bytes is stored in `data` */
+#define INLINE     sizeof(((struct ib_uverbs_attr *)0)->data) /* inputs up to this size are stored in `data` */
 #define KERNEL_MAX 4096 /* the kernel's limit for hdr.length, in bytes: PAGE_SIZE */
 
-/* Reserves n zeroed bytes of r->copy and stores their offset in *at. Fails with -E2BIG if r->copy has no space for
- * them. */
+/* Reserves n zeroed bytes in r->copy and stores their offset in *at. Fails with -E2BIG if r->copy is too small. */
 static int reserve_copy_space(struct vb_request *r, uint32_t n, uint32_t *at)
 {
     uint32_t aligned = (n + 7u) & ~7u;

@@ -17,12 +17,12 @@
 /* Limit for the inputs and outputs of a request together, in bytes. QUERY_GID_TABLE needs 32 bytes for each of rxe's
  * 1,024 entries. */
 #define VB_COPY_MAX 65536
-/* Size of `out` that is always enough for vb_request_build() if split is 0, in bytes. */
+/* A size of `out`, in bytes, that is always sufficient for vb_request_build() if split is 0. */
 #define VB_BUILD_MAX \
     (VB_COPY_MAX + sizeof(struct ib_uverbs_ioctl_hdr) + (VB_ATTRS_MAX + 1) * sizeof(struct ib_uverbs_attr))
 
-/* Same as struct ib_uverbs_ioctl_hdr, without the flexible array of attributes: a struct with such an array cannot be
- * embedded in another struct. */
+/* Same as struct ib_uverbs_ioctl_hdr, but without the flexible array of attributes, because a struct with such an array
+ * cannot be embedded in another struct. */
 struct vb_header {
     uint16_t length, object_id, method_id, num_attrs;
     uint64_t reserved1;
@@ -68,13 +68,13 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
  * - EINVAL: The request is malformed: a length is wrong, there are more than VB_ATTRS_MAX attributes, a mandatory
  *   attribute is missing, an attribute occurs twice, a reserved field of an attribute is not 0, or a number overflows.
  * - EPROTONOSUPPORT: A reserved field of the header is not 0, or an attribute that is flagged as mandatory is not in
- *   the schema. The kernel returns the same error. Or the driver's library must use INVOKE_WRITE instead of this
- *   method.
+ *   the schema. The kernel returns the same error. Also returned if the driver's library must use INVOKE_WRITE instead
+ *   of this method.
  * - ENOSPC: A core part is too short. The kernel returns the same error, also to libraries that probe for INVOKE_WRITE
  *   with WRITE_CMD alone.
  * - EOPNOTSUPP: The command or its driver is not in the schema, or the schema marks the command as VB_REFUSED, or the
- *   request contains work requests (zero_at of struct vb_command). Or an input is longer than in the schema and the
- *   additional bytes are not 0; the kernel returns the same error.
+ *   request contains work requests (zero_at of struct vb_command). Also returned, as by the kernel, if an input is
+ *   longer than in the schema and the additional bytes are not 0.
  * - E2BIG: The inputs and outputs exceed VB_COPY_MAX.
  *
  * The driver is taken from the header, because the kernel refuses a request whose header does not specify the device's
@@ -82,7 +82,7 @@ typedef int (*vb_read_fn)(void *arg, uint64_t address, void *dst, size_t n);
  * memory is not read again. */
 int vb_request_take(struct vb_request *r, uint64_t address, vb_read_fn read, void *arg);
 
-/* Returns the file descriptor in an attribute of kind VB_FD, VB_RAW_FD or VB_FD_NEW. The descriptor has 4 bytes in
+/* Returns the file descriptor in an attribute of kind VB_FD, VB_RAW_FD or VB_FD_NEW. The descriptor takes 4 bytes in
  * REG_DMABUF_MR and 8 bytes in other methods. */
 static inline int vb_attr_fd(const struct vb_attr *a)
 {
@@ -99,7 +99,7 @@ struct vb_attr *vb_request_attr(struct vb_request *r, uint16_t id);
  * &command->ended). Fails with -ENOENT if the request does not contain the number. */
 int vb_request_number(const struct vb_request *r, const struct vb_number *n, uint32_t *out);
 
-/* Where vb_request_build() has put the parts of a request. */
+/* The positions at which vb_request_build() has placed the parts of a request. */
 struct vb_layout {
     uint64_t header;                /* address of the header, for the ioctl() */
     uint32_t out_at[VB_ATTRS_MAX];  /* by index in r->attr: offset of the output's bytes in out, or 0 */
@@ -113,8 +113,8 @@ struct vb_layout {
  * The first part is read-only for the application: the header, the attributes of all inputs, and all bytes of inputs.
  * The second part is written by the kernel, and the application can write to it too. Attributes of outputs come last.
  * The id and len of the first output are at the end of the first part, and its flags and data at the start of the
- * second part, because the kernel writes flags. The header therefore begins 28 bytes, and 16 more for each input,
- * before split.
+ * second part, because the kernel writes flags. The header therefore begins 28 bytes before split, plus 16 bytes for
+ * each input.
  *
  * All further outputs are in the second part, where the application can replace them. A replacement does no harm if the
  * output is mandatory, because the kernel looks for missing attributes before it executes a request. The only optional
@@ -126,13 +126,13 @@ struct vb_layout {
  * -E2BIG if cap or split is too small. */
 int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint64_t base, uint32_t split,
                      struct vb_layout *l);
-/* Reads the results from out, which has the layout l of vb_request_build(), into r. The bytes of outputs go to r->copy,
- * new numbers and flags to the raw attributes. */
+/* Reads the results from out, which has the layout l of vb_request_build(), into r. Stores the bytes of outputs in
+ * r->copy, and new numbers and flags in the raw attributes. */
 void vb_request_collect(struct vb_request *r, const uint8_t *out, const struct vb_layout *l);
 
 /* Returns true if the request has outputs. Otherwise vb_request_give() writes nothing. */
 bool vb_request_gives(const struct vb_request *r);
-/* Returns how many bytes of *r are used. The copied bytes are at the end of the struct. */
+/* Returns the number of bytes of *r that are in use. The copied bytes are at the end of the struct. */
 static inline size_t vb_request_size(const struct vb_request *r)
 {
     return offsetof(struct vb_request, copy) + r->used;

@@ -20,8 +20,8 @@ static bool is_write(const struct vb_request *r)
     return !r->command->attrs;
 }
 
-/* The order of the attributes: inputs first, then an optional output if there is one (CORE_OUT if UHW_OUT is present
- * too), then the other outputs. at[] contains indices of r->attr; PADDING stands for an empty UHW_IN. */
+/* The order of the attributes: inputs first, then the optional output, if any (CORE_OUT if UHW_OUT is present too),
+ * then the other outputs. at[] contains indices of r->attr; PADDING stands for an empty UHW_IN. */
 #define PADDING VB_ATTRS_MAX
 struct order {
     unsigned n, inputs; /* number of all attributes, and of inputs */
@@ -96,7 +96,8 @@ int vb_request_build(const struct vb_request *r, uint8_t *out, size_t cap, uint6
     if ((rc = put_in_order(r, split > 0, &o)) < 0)
         return rc;
     if (split > 0) {
-        /* The id and len of the first output end at split. Without outputs, IDS bytes before split stay unused. */
+        /* The id and len of the first output end at split. If there are no outputs, IDS bytes before split remain
+         * unused. */
         uint32_t fixed = HDR + o.inputs * ATTR + IDS;
 
         if (fixed > split)

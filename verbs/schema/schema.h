@@ -27,8 +27,8 @@ enum vb_kind {
     VB_HANDLE_NEW, /* number of a new object, which the kernel writes to `data` */
     VB_FD,         /* file descriptor of an object such as a completion channel, in data_s64 */
     VB_FD_NEW,     /* new file descriptor, which the kernel writes to `data` */
-    VB_RAW_FD      /* any file descriptor of the application, such as that of a dma-buf, in `data`; -1 is passed on
-                      unchanged, because libraries probe for the method with it */
+    VB_RAW_FD      /* any file descriptor of the application, such as a dma-buf, in `data`; -1 is passed on unchanged,
+                      because libraries use it to probe for the method */
 };
 
 struct vb_attr_rule {
@@ -92,8 +92,8 @@ struct vb_number {
 /* A file descriptor in a core part: 4 bytes, -1 for none. The kernel looks up an input descriptor in the caller's file
  * table. The broker therefore fetches the application's descriptor and stores the number of the broker's descriptor in
  * vb_request.core_in. If the stub runs the request, the broker first installs the descriptor in the stub's table. An
- * output descriptor is in the caller's file table, so the broker passes the descriptor on and stores the application's
- * number in the output. */
+ * output descriptor is in the caller's file table, so the broker moves the descriptor to the application and stores the
+ * application's number in the output. */
 struct vb_core_fd {
     uint8_t place; /* VB_CORE_IN or VB_CORE_OUT, or VB_NOWHERE if the command has no descriptor */
     uint8_t kind;  /* VB_FD (a completion channel), VB_RAW_FD (any file) or VB_FD_NEW */

@@ -30,7 +30,7 @@
         .at = offsetof(struct s, m), .driver = true, .name = #m \
     }
 /* The stub does not run a method with this mark. If a kernel lacks a method, libraries use INVOKE_WRITE instead
- * (libibverbs/cmd_fallback.c of rdma-core), and the stub runs that. */
+ * (libibverbs/cmd_fallback.c of rdma-core), and the stub runs INVOKE_WRITE. */
 #define BY_WRITE .by_write = true
 
 /* mlx5: <rdma/mlx5-abi.h>; drivers/infiniband/hw/mlx5/{main,cq,qp,srq,mr,ah}.c. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The methods except INVOKE_WRITE, with their attributes, mostly from drivers/infiniband/core/uverbs_std_types_*.c of
- * Linux 6.12 and 7.3. A program cannot use attributes that this table lacks (for example memory supplied for a CQ, and
- * BUF_UMEM and FD_ARR of Linux 7.x), as on an older kernel.
+ * Linux 6.12 and 7.3. As on an older kernel, a program cannot use attributes that this table lacks (for example memory
+ * supplied for a CQ, and BUF_UMEM and FD_ARR of Linux 7.x).
  */
 #include "verbs/schema/newer.h"
 #include "verbs/schema/schema_int.h"

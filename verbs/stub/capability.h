@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the capabilities of linux/capability.h, and how a program could misuse each dropped one. */
+/* Lists the capabilities of linux/capability.h, and the way in which a program could misuse each dropped capability. */
 #ifndef HW_VERBS_CAPABILITY_H
 #define HW_VERBS_CAPABILITY_H
 
@@ -7,7 +7,7 @@
 
 struct vb_capability {
     const char *name;
-    const char *leaves; /* attack for which a command could use the capability; NULL if `hawser verbs run` keeps it */
+    const char *leaves; /* attack that the capability would enable; NULL if `hawser verbs run` keeps the capability */
     bool container;     /* the attack is also possible from a container in the host's user namespace */
 };
 

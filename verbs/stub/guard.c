@@ -91,7 +91,8 @@ int vb_guard_broker(bool raw)
     return keep_needs(raw ? BIT(CAP_NET_RAW) : 0);
 }
 
-/* Changes to user uid, unless uid is 0, with only the group of the same number. Keeps the capabilities in keep. */
+/* Unless uid is 0, changes to user uid, and to the group of the same number as the only group. Keeps the capabilities
+ * in keep. */
 static int become_broker_user(uid_t uid, uint64_t keep)
 {
     uint64_t had;
@@ -135,7 +136,7 @@ int vb_guard_serving(uid_t uid)
 static const int calls[] = {
     SCMP_SYS(accept4), /* connections to the status socket */
     SCMP_SYS(brk),
-    SCMP_SYS(clock_gettime), /* needed if the vDSO cannot read the clock */
+    SCMP_SYS(clock_gettime), /* used if the vDSO cannot read the clock */
     SCMP_SYS(close),
     SCMP_SYS(epoll_ctl),
     SCMP_SYS(epoll_pwait),

@@ -28,8 +28,9 @@
  *
  * Neither process is in a Landlock domain. Whatever its capabilities, a process in a domain may trace only processes in
  * this domain or a nested one, and the same limit applies to reading their memory and fetching their descriptors
- * (hook_ptrace_access_check() in security/landlock/task.c). The broker and the tracer must do all of this to
- * processes of containers. Instead, the broker's filter allows no system call that opens or changes files by path.
+ * (hook_ptrace_access_check() in security/landlock/task.c). The broker and the tracer must trace container processes,
+ * read their memory and fetch their descriptors. Instead of Landlock, the broker's filter prevents access to files: it
+ * allows no system call that opens or changes files by path.
  *
  * The agent has no seccomp filter, because its brokers and their tracers would inherit it. The kernel allows
  * PTRACE_O_SUSPEND_SECCOMP only to a process without filters (check_ptrace_options() in kernel/ptrace.c). Without this
@@ -37,8 +38,8 @@
  * Docker's, because libseccomp 2.5 cannot add mseal() to such a list.
  */
 int vb_guard_broker(bool raw);
-/* Does the same for the agent. The agent also keeps CAP_NET_RAW for its brokers, and CAP_KILL to end a broker, which
- * runs as another user, if root in the container has stopped the broker. */
+/* Does the same for the agent. The agent also keeps CAP_NET_RAW, which its brokers inherit, and CAP_KILL. It needs
+ * CAP_KILL to kill a broker that root in the container has stopped, because brokers run as other users. */
 int vb_guard_agent(void);
 /* Calls fn(arg) as user uid and then changes back to root. Used for resources that the kernel counts for each user.
  * Does not change the user if uid is 0. */
@@ -47,11 +48,12 @@ int vb_guard_as(uid_t uid, int (*fn)(void *), void *arg);
  * changed. */
 int vb_guard_tracer(uid_t uid);
 int vb_guard_serving(uid_t uid);
-/* Installs a filter that allows only the system calls that the broker needs after setup, when the tracer is running.
- * The broker can then no longer open files, start processes or programs, create sockets, enter namespaces, mount, trace
- * or signal processes, make memory executable, or write to the memory of other processes. The only ioctls that it can
- * make are those for notifications and verbs. Any other system call ends the broker with SIGSYS, which the kernel's
- * audit log records with the number of the call. RDMA calls of the container's programs then fail with ENOSYS.
+/* Installs a filter that allows only the system calls that the broker needs after setup. Call it once the tracer is
+ * running. The broker can then no longer open files, start processes or programs, create sockets, enter namespaces,
+ * mount, trace or signal processes, make memory executable, or write to the memory of other processes. The only ioctls
+ * that it can make are those for notifications and verbs. Any other system call kills the broker with SIGSYS. The
+ * kernel's audit log then contains the number of the call. RDMA calls of the container's programs then fail with
+ * ENOSYS.
  *
  * An attacker who controls the broker can still read the memory and fetch the descriptors of processes in the broker's
  * PID namespace. If the container has a separate PID namespace, these are only the container's processes. The attacker

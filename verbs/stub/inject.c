@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Injects a stub into an application. A child of the tracer process does the tracing (tracer.c, trace.c). A thread that
- * cannot be stopped, or that stops only after minutes because its container is frozen, therefore blocks this child, but
- * the broker for at most VB_INJECT_MS. The child also undoes an injection that has failed, as soon as this is possible.
+ * Injects a stub into an application. A child of the tracer process does the tracing (tracer.c, trace.c). If a thread
+ * cannot be stopped, or stops only after minutes because its container is frozen, it blocks this child. The broker is
+ * blocked for at most VB_INJECT_MS. The child also undoes an injection that has failed, as soon as this is possible.
  */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
@@ -26,7 +26,7 @@ enum vb_hold vb_inject_hold;
 static enum vb_hold detect_window_hold(char why[64])
 {
     char text[24] = "";
-    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* with an empty range mseal() succeeds if the kernel has it */
+    if (syscall(SYS_mseal, NULL, 0, 0) == 0) /* for an empty range, mseal() succeeds on every kernel that has it */
         return VB_HOLD_SEAL;
     int fd = open("/proc/sys/vm/mmap_min_addr", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -65,7 +65,7 @@ static void wait_word(_Atomic uint32_t *word, uint32_t value, uint64_t left)
     syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-/* Waits until the tracing process has ended, at most until the deadline. */
+/* Waits until the tracing process has exited, or until the deadline. */
 static void wait_end(struct vb_shared *sh, uint64_t deadline)
 {
     for (uint64_t now; atomic_load(&sh->busy) && (now = hw_now()) < deadline;)
@@ -120,7 +120,8 @@ static int accept_ready_stub(struct vb_tracer *t, struct vb_stub *s, struct vb_s
     return 0;
 }
 
-/* Orders an injection and waits for its end. Sets *told to true if the caller must not answer the thread's call. */
+/* Orders an injection and waits for it to complete. Sets *told to true if the caller must not answer the thread's
+ * call. */
 static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int listener, const struct seccomp_notif *n,
                                 const struct vb_window *w, bool *told)
 {
@@ -136,7 +137,8 @@ static int order_stub_injection(struct vb_tracer *t, struct vb_stub *s, int list
     } else if (state == VB_FAILED) {
         rc = hw_fail_copy(sh->rc, sh->text);
     } else {
-        /* If the thread still waits, it gets the error now. Otherwise the tracer reports the error to it later. */
+        /* If the thread is still waiting, it gets the error now. Otherwise, the tracer reports the error to the thread
+         * later. */
         vb_notify_answer(listener, n->id, 0, -ETIMEDOUT);
         rc = hw_fail(-ETIMEDOUT, "no stub could be injected into the process of thread %u within %d s", n->pid,
                      VB_INJECT_MS / 1000);

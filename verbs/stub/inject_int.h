@@ -19,8 +19,8 @@ extern const uint8_t vb_stub_code[], vb_stub_after[], vb_stub_end_of_code[];
 #define SYS_mseal 462
 #endif
 
-/* A window consists of two memfds. The part that only the broker may write is sealed against new writable mappings. The
- * part for results must be mapped writable. */
+/* A window consists of two memfds. The part that only the broker may write to is sealed against new writable mappings.
+ * The part for results must be mapped writable. */
 struct vb_window {
     uint8_t *mine;      /* the broker's mapping of VB_MINE_SIZE bytes, all writable */
     int fixed, results; /* descriptors for the application; fixed is read-only */
@@ -40,23 +40,23 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
 
 /* Time limit of an injection, and of a query to the tracer, in ms. During an injection, the thread and the tracer wait
  * for each other about fifty times, which takes seconds if twenty other threads are runnable. The broker and all
- * requests of the container wait meanwhile. */
+ * requests of the container wait during this time. */
 #define VB_INJECT_MS 10000
 
-/* Maximum number of injections at a time: the one that the broker waits for, and those with a thread that does not
+/* Maximum number of injections at a time: the injection that the broker waits for, and injections whose thread does not
  * stop, which are cleaned up later. */
 #define VB_ORDERS 16
 enum {
-    VB_RUN,    /* the tracer is working on the injection, or will */
-    VB_READY,  /* set by the tracer: the stub exists, is verified and is stopped */
-    VB_GO,     /* set by the broker: the stub must be released */
-    VB_FAILED, /* set by the tracer: the injection was undone, and the thread has got the error or repeats its call */
+    VB_RUN,       /* the tracer is working on the injection, or is about to start */
+    VB_READY,     /* set by the tracer: the stub exists, is verified and is stopped */
+    VB_GO,        /* set by the broker: the stub must be released */
+    VB_FAILED,    /* set by the tracer: the injection was undone; the thread gets the error or repeats its call */
     VB_CANCELLED, /* set by the broker: the injection must be undone */
 };
 /* State of an injection, in memory that the broker and the tracer share. */
 struct vb_shared {
     _Atomic uint32_t state; /* one of the values above; a futex */
-    _Atomic uint32_t busy;  /* 1 until the tracing process has ended; a futex */
+    _Atomic uint32_t busy;  /* 1 until the tracing process has exited; a futex */
     int rc;
     char text[HW_ERR_TEXT];
     pid_t stub;
@@ -64,8 +64,8 @@ struct vb_shared {
 };
 void vb_shared_set(_Atomic uint32_t *word, uint32_t value); /* sets the futex and wakes its waiters */
 /* Makes the tracer begin the injection into the thread that waits in n. *out shows the progress, and belongs to the
- * tracer while (*out)->busy is 1. Fails with -EAGAIN if too many injections have not ended, with -EIO if the tracer
- * has ended, or with another -errno. */
+ * tracer while (*out)->busy is 1. Fails with -EAGAIN if too many injections are in progress, with -EIO if the tracer
+ * has exited, or with another -errno. */
 int vb_tracer_order(struct vb_tracer *t, int listener, const struct seccomp_notif *n, const struct vb_window *w,
                     struct vb_shared **out);
 /* Runs the tracing process, a child of parent. wall is true if the window is protected by the application's filter. */

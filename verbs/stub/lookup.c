@@ -52,8 +52,8 @@ bool vb_lookups_wait(const struct vb_lookups *l)
     return l->spent >= 0 || l->mount < 0;
 }
 
-/* Unmounts the mount of the last open and prepares one for the next open. This is done when the tracer is idle, because
- * unmounting waits for an RCU grace period (namespace_unlock() in fs/namespace.c). */
+/* Unmounts the mount of the last open and prepares a mount for the next open. The tracer calls this function when it is
+ * idle, because unmounting waits for an RCU grace period (namespace_unlock() in fs/namespace.c). */
 void vb_lookups_idle(struct vb_lookups *l)
 {
     hw_close(&l->spent);
@@ -79,8 +79,8 @@ static const struct vb_device *find_listed_device(const struct vb_lookups *l, de
     return NULL;
 }
 
-/* Returns the RDMA device with this number, or NULL. Programs open many other character devices, so an unknown number
- * causes a new list of devices at most once a second. A known number may have been reused by another device, so the
+/* Returns the RDMA device with this number, or NULL. Programs open many other character devices, so devices are listed
+ * again for an unknown number at most once a second. A known number may have been reused for another device, so the
  * device is checked. */
 static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 {
@@ -96,7 +96,7 @@ static const struct vb_device *device_by_rdev(struct vb_lookups *l, dev_t rdev)
 
 /* Resolves the application's path in the application's root. Stores the device number if the path is a character
  * device, and otherwise fails with -ENOENT. The kernel then opens the path for the application. If the path is a device
- * node that could not be resolved here, that open fails, because the node's mount has nodev. */
+ * node that could not be resolved here, the kernel's open fails, because the node's mount has nodev. */
 static int resolve_device_path(pid_t tid, int dirfd, const char *name, int flags, dev_t *rdev)
 {
     char at[64];
@@ -158,8 +158,8 @@ static int open_node(struct vb_lookups *l, const struct vb_device *d, int *out)
 }
 
 /* Returns the lowest descriptor from VB_FD_FIRST to VB_FD_LAST that the thread does not have open. If the thread opens
- * this descriptor meanwhile, the device replaces it, as dup2() would. Fails with -EMFILE if none is free, or with
- * another -errno. */
+ * a file at this descriptor in the meantime, the device replaces the file, as with dup2(). Fails with -EMFILE if none
+ * is free, or with another -errno. */
 static int free_number(pid_t tid)
 {
     char path[64];
@@ -226,7 +226,7 @@ static int find_thread(const struct vb_lookup *q, struct vb_found *f, int *fd)
     return *fd >= 0 ? 0 : hw_fail(-errno, "cannot get a descriptor of thread %d: %s", (int)q->tid, strerror(errno));
 }
 
-/* Returns the state of a thread, for example 'R', 'S' or 'Z', or 0 if the thread has ended. */
+/* Returns the state of a thread, for example 'R', 'S' or 'Z', or 0 if the thread has exited. */
 static char read_thread_state(pid_t tgid, const char *tid)
 {
     char path[64], line[512];

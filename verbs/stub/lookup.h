@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracer process also does everything for the broker that needs a path. It resolves the paths of programs, opens
- * devices, and reads /proc and /sys. The broker, which parses the requests of programs, therefore needs no system call
- * with a path, and no capability except CAP_SYS_PTRACE and, for raw packets and flow steering, CAP_NET_RAW.
+ * The tracer process also performs every operation that needs a path for the broker. It resolves paths for programs,
+ * opens devices, and reads /proc and /sys. The broker, which parses the requests of programs, therefore needs no system
+ * call with a path, and no capability except CAP_SYS_PTRACE and, for raw packets and flow steering, CAP_NET_RAW.
  */
 #ifndef HW_VERBS_LOOKUP_H
 #define HW_VERBS_LOOKUP_H
@@ -20,13 +20,13 @@ struct vb_lookups {
     uint64_t serial;  /* number of the next node */
     struct vb_device device[VB_DEVICES_MAX];
     unsigned n_devices;
-    uint64_t listed; /* time of the last list of devices, or 0 */
+    uint64_t listed; /* time at which the devices were last listed, or 0 */
 };
 
 /* A query to the tracer process, and the answer. */
 enum vb_lookup_kind {
     VB_LOOKUP_OPEN,    /* opens the device at a path of the program; returns fd */
-    VB_LOOKUP_PROCESS, /* finds the process of a thread; returns its number in tgid and a pidfd in fd */
+    VB_LOOKUP_PROCESS, /* finds the process of a thread; returns the PID in tgid and a pidfd in fd */
     VB_LOOKUP_THREAD,  /* returns in fd a pidfd of a thread or, with folder = true, its folder in /proc */
     VB_LOOKUP_ALONE,   /* value is 1 if the thread is the last running thread of process tgid */
     VB_LOOKUP_NAME,    /* returns the name of a thread in text */

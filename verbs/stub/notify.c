@@ -25,7 +25,7 @@ bool vb_notify_valid(int listener, uint64_t id)
     return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-/* Converts an errno value to the result of an operation on a notification. Returns -ENOENT also for EINPROGRESS, which
+/* Converts an errno value to the result of an operation on a notification. Also returns -ENOENT for EINPROGRESS, which
  * means that the call was answered and the thread has not run since, and for ESRCH, which means that a signal
  * interrupted the call while a descriptor was being added (seccomp_do_user_notification() in kernel/seccomp.c). */
 static int gone_or(int err)

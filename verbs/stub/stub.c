@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contains the machine code of the stub, makes the memory of its window, and controls the stub for the broker. */
+/* Contains the machine code of the stub, creates the memory of the window, and controls the stub for the broker. */
 #include "verbs/stub/inject_int.h"
 #include "verbs/stub/lookup.h"
 #include "verbs/stub/notify.h"
@@ -40,10 +40,10 @@ _Static_assert(VB_STUB_FILE == 99 && VB_COPIES_AT == 1024 && sizeof(struct vb_co
 /*
  * Registers of the stub, which a system call preserves except for rax, rcx and r11:
  *   r9        result of the previous call; the broker reads it as the sixth argument
- *   r8        number of the call, the fifth argument; if it is the same twice, the call was restarted
+ *   r8        number of the call, the fifth argument; if it does not change, the call was restarted
  *   ebx       number of consecutive calls that failed with ENOSYS
  *   r12, r13  number of remaining copies, and address of the next copy in the list
- * Two ENOSYS in a row mean that the listener no longer exists. A single ENOSYS may be the result of a driver.
+ * Two consecutive ENOSYS results mean that the listener no longer exists. A single ENOSYS may come from a driver.
  *
  * Constants: 157 is prctl, 15 PR_SET_NAME, 0x40000000 VB_STUB_QUIT, 0x400001 VB_STUB_COPY without its count, -38
  * ENOSYS, 16 ioctl, 17 pread64, 60 exit (of the stub's thread), 126 capset, 0x40000200 VB_STUB_DROP, 0x20080522
@@ -214,7 +214,8 @@ struct seen {
 };
 enum { PARTS = 3 };
 
-/* Returns which part of the window at address `at` the mapping s is, or PARTS if s is not a part. */
+/* Returns the index of the part that mapping s is in a window at address `at`, or PARTS if s is not a part of the
+ * window. */
 static unsigned part_of(const struct vb_window *w, uint64_t at, const struct seen *s)
 {
     const struct seen parts[PARTS] = {
@@ -352,8 +353,8 @@ int vb_window_verify(const struct vb_window *w, pid_t tid, uint64_t window, bool
     return rc ? hw_fail(rc, "cannot read %s: %s", path, strerror(-rc)) : 0;
 }
 
-/* When the thread has ended, a PIDFD_THREAD becomes readable. A folder of /proc becomes empty, even if the number is
- * reused (pid_revalidate() in fs/proc/base.c). */
+/* When the thread exits, a PIDFD_THREAD becomes readable. A folder of /proc becomes empty, even if the number is reused
+ * (pid_revalidate() in fs/proc/base.c). */
 bool vb_stub_gone(const struct vb_stub *s)
 {
     struct pollfd p = {.fd = s->thread, .events = POLLIN};
@@ -368,7 +369,7 @@ int vb_stub_watch(const struct vb_stub *s)
 
 bool vb_stub_serves(const struct vb_stub *s, pid_t tid)
 {
-    /* vb_stub_gone() is called last: if the stub still exists then, s->tid was the stub's number in kcmp(). */
+    /* vb_stub_gone() is called last: if the stub still exists at that time, s->tid was the stub's TID during kcmp(). */
     return !s->dead && syscall(SYS_kcmp, s->tid, tid, KCMP_VM, 0, 0) == 0 && !vb_stub_gone(s);
 }
 

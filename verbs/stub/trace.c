@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Injects a stub with ptrace(). A child of the tracer process (tracer.c) does this, and exits once the stub is injected
- * or the attempt has been undone. Undoing does not unmap a window that is already sealed.
+ * Injects a stub with ptrace(). A child of the tracer process (tracer.c) performs the injection, and exits once the
+ * stub is injected or the attempt has been undone. Undoing does not unmap a window that is already sealed.
  *
  * The traced thread makes the injected system calls with the `syscall` instruction of its interrupted call. The thread
  * stops on entry to and exit from each call, where PTRACE_GET_SYSCALL_INFO shows whether the call and its arguments are
@@ -49,7 +49,7 @@ struct tracer {
     int listener;
     const struct seccomp_notif *n;
     bool wall;
-    pid_t parent, tid; /* the parent process ends with the broker */
+    pid_t parent, tid; /* the parent process exits when the broker exits */
     int theirs[2];     /* descriptors of the memfds in the application, or -1 */
     bool seized, stopped, sealed, undoing;
     bool left;      /* a signal has ended or restarted the thread's call, so it cannot be answered here */
@@ -104,8 +104,8 @@ static int wait_stop(pid_t tid, int *status)
     }
 }
 
-/* Lets a stopped thread continue to its next stop. Job control stops are passed on: the thread takes part in them and
- * stays stopped when it is released. */
+/* Lets a stopped thread continue to its next stop. Job control stops still apply to the thread, which stays stopped
+ * when it is released. */
 static int resume_tracee(pid_t tid, int how, int *status)
 {
     int sig = 0;
@@ -239,7 +239,7 @@ static int stop_tracee(struct tracer *t, int answer)
         return rc;
     if ((rc = wait_stop(t->tid, &status)))
         return rc;
-    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal arrived first and is delivered */
+    while (STOP_OF_EVENT(status) != PTRACE_EVENT_STOP) { /* a signal arrived first, so deliver the signal */
         if (ptrace(PTRACE_CONT, t->tid, 0, WSTOPSIG(status)))
             return report_thread_death(t->tid);
         if ((rc = wait_stop(t->tid, &status)))
@@ -432,7 +432,7 @@ static void detach_tracee(struct tracer *t, struct user_regs_struct *r)
         ptrace(PTRACE_DETACH, t->tid, 0, 0);
 }
 
-/* Makes the stub exit before it has run, with the same `syscall` instruction as the thread's calls. */
+/* Makes the stub exit before it has run any code. Uses the same `syscall` instruction as for the thread's calls. */
 static void end_stub(struct tracer *t)
 {
     struct user_regs_struct r = t->saved;

@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An order of the broker. Descriptors are sent together with it. */
+/* An order from the broker. Descriptors are sent in the same message. */
 struct order {
     bool lookup; /* true for a query, false for the injection of a stub */
     union {
@@ -78,7 +78,7 @@ static void answer_tracer_lookup(int sock, struct vb_lookups *l, const struct or
     int fd;
     vb_lookup_answer(l, &o->q, given, &a.f, &fd);
     (void)hw_pass_send(sock, NULL, &a, sizeof(a), &fd, fd >= 0,
-                       MSG_DONTWAIT); /* an error is ignored, because the broker may no longer wait */
+                       MSG_DONTWAIT); /* errors are ignored, because the broker may no longer be waiting */
     hw_close(&fd);
 }
 
@@ -104,7 +104,7 @@ static void start_trace_child(const struct order *o, const int fd[FDS], pid_t *c
     vb_shared_set(&sh->busy, 0);
 }
 
-/* Handles the next order. Returns 0, or -1 if the broker has ended or the order is invalid. */
+/* Handles the next order. Returns 0, or -1 if the broker has exited or the order is invalid. */
 static int handle_tracer_order(int sock, struct vb_lookups *l, pid_t *child, struct vb_shared *shared)
 {
     struct order o;
@@ -145,13 +145,14 @@ static void serve_tracer_orders(int sock, struct vb_lookups *l, struct vb_shared
     }
 }
 
-/* Runs the tracer process, which ends with the broker: it gets a signal, and its socket is closed. */
+/* Runs the tracer process. When the broker exits, the tracer exits too, because it gets a signal and its socket is
+ * closed. */
 static void run_tracer_process(int sock, struct vb_lookups *l, struct vb_shared *shared, pid_t broker, uid_t uid)
 {
     int keep[] = {sock, l->nodes, l->inotify, l->mount};
     prctl(PR_SET_NAME, "hawser-tracer");
-    /* The user is changed first, because the kernel clears PR_SET_PDEATHSIG when the user changes. The other files of
-     * the broker are closed, because the tracer would keep them open. */
+    /* The user is changed first, because the kernel clears PR_SET_PDEATHSIG when the user changes. The broker's other
+     * descriptors are closed, because the tracer would keep the files open. */
     if (vb_guard_tracer(uid) || prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker ||
         vb_guard_fds(0, keep, HW_ARRAY_LEN(keep)) || send(sock, "", 1, MSG_NOSIGNAL) != 1)
         return;
@@ -178,7 +179,7 @@ int vb_tracer_start(struct vb_tracer *t, const struct vb_lookups *l, uid_t uid)
     }
     t->sock = pair[0];
     pid_t me = getpid();
-    /* The tracer sends no SIGCHLD when it ends, so the broker's waitpid() for other children ignores it. */
+    /* The tracer sends no SIGCHLD when it exits, so the broker's waitpid() for other children ignores the tracer. */
     t->pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (t->pid == 0) {
         if (l)
@@ -214,7 +215,7 @@ void vb_tracer_end(struct vb_tracer *t)
     t->spare = NULL;
 }
 
-/* Fails with -EIO. The tracer cannot be started again, because it would inherit the broker's filter. */
+/* Fails with -EIO. The tracer cannot be started again, because a new tracer would inherit the broker's filter. */
 static int has_ended(const struct vb_tracer *t)
 {
     return hw_fail(-EIO,
@@ -291,7 +292,7 @@ int vb_tracer_ask(struct vb_tracer *t, const struct vb_lookup *q, int given, str
             continue;
         if (n == sizeof(a) && a.serial == o.serial)
             break;
-        hw_close(&got); /* of no use, or for an earlier query that was abandoned */
+        hw_close(&got); /* unused, or for an earlier query that was abandoned */
         if (n != sizeof(a))
             return has_ended(t);
     }
