@@ -179,9 +179,9 @@ static const struct gather_case *gather_cases(size_t *n)
 /* ---- a run ----------------------------------------------------------------------------------- */
 
 struct side {
-    void *at;     /* start of the allocation */
-    size_t len;   /* length of the allocation */
-    char *buf;    /* start of the buffer, at least GUARD bytes after `at` */
+    void *at;   /* start of the allocation */
+    size_t len; /* length of the allocation */
+    char *buf;  /* start of the buffer, at least GUARD bytes after `at` */
 };
 
 static int side_open(const struct hw_space *s, struct side *d, size_t size, unsigned shift)
