@@ -318,7 +318,7 @@ static int find_cuda_numa_node(const struct hw_cuda *cu, CUdevice dev)
 {
     int node = -1;
     if (cu->DeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, dev) == CUDA_SUCCESS && node >= 0)
-        return node; /* CUDA 12.3 and later; works in sandboxes that hide the GPU's sysfs entries */
+        return node; /* CUDA 12.2 and later; works in sandboxes that hide the GPU's sysfs entries */
     struct hw_gpu_info info;
     char path[64];
     if (hw_cuda_info(dev, &info) < 0)

@@ -3,6 +3,7 @@
 
 #include "message/peer.h"
 
+#include <assert.h>
 #include <sodium.h>
 #include <stdlib.h>
 
@@ -44,6 +45,7 @@ static void grow_chains(const struct hw_queues *t, struct hw_chains *c, uint32_t
 {
     struct hw_list *was = c->list;
     const uint32_t n = c->size;
+    assert(size > n);
     struct hw_list *list = malloc(size * sizeof *list);
     if (!list)
         return;

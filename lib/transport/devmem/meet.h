@@ -5,7 +5,7 @@
  * The channel's first connection ("heads") is an authenticated connection of transport tcp. On this connection each
  * side sends three messages of 16 bytes and receives three from the other side:
  *
- *   OFFER    this side can receive into device memory. The client's OFFER also contains the GPUs of both sides.
+ *   OFFER    the two ends are not on one node. The client's OFFER also contains the GPUs of both sides.
  *   READY    the channel's second connection ("payload", HW_BOOT_SIDE, made by the client if either side offers) is up,
  *            and this end has steered it to a queue that is bound to device memory, so the peer may send a probe
  *   VERDICT  the probe (4096 bytes on the payload connection) arrived without errors, at least half of it in device

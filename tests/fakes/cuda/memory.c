@@ -576,7 +576,7 @@ CUresult fake_PointerGetAttribute(void *value, int attribute, CUdeviceptr ptr)
     return fake_leave(CUDA_SUCCESS);
 }
 
-#ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier lack this function */
+#ifndef FAKECUDA_OLD /* CUDA 11.6 and earlier lack cuMemGetHandleForAddressRange() */
 /* Returns a file descriptor that represents a dma-buf for part of a memfd: either a real dma-buf, or the reopened memfd
  * positioned at the offset. */
 static int fake_dmabuf(int memfd, size_t offset, size_t len)

@@ -76,8 +76,8 @@ int nb_hub(struct nb_launch *l, int (*supervise)(void *arg, const struct nb_seat
            void *arg);
 /* Runs a seat. Returns TOOL_OK if the hub dismissed the seat, or TOOL_FAILED after an error. */
 int nb_seat(struct nb_launch *l);
-/* Runs a process that represents a seat's agent. told is "FD,SEAT", the value of --via. Returns the agent's exit code,
- * or TOOL_USAGE or TOOL_FAILED after an error. */
+/* Runs a process that represents a seat's agent. told is "FD,SEAT", the value of --via. Returns the
+ * agent's exit code, or 255 if the hub cannot know it, or TOOL_USAGE or TOOL_FAILED after an error of its own. */
 int nb_via(const char *told);
 
 #endif
