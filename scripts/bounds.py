@@ -56,7 +56,7 @@ TABLE = [
         ("HW_SESSION_RAILS", "lib/core/session.h", "", "rails", "the connection is refused"),
         ("HW_RAIL_LINKS", "lib/wire/word.h", "", "links of a rail", "the connection is refused"),
         ("HW_SESSION_RAILS * HW_RAIL_LINKS", "lib/core/session.h", "",
-         "established connections, and as many that are being established; each needs a file descriptor", "refused"),
+         "established connections, and as many again that are being established; each needs a file descriptor", "refused"),
         ("2 * HW_LINK_BUF", LINK, "bytes", "buffers of a link", "nothing more is read"),
         ("HW_LINK_EXT_MAX", "lib/wire/link.h", "bytes", "the extension of a frame", "the rail ends"),
         ("HW_LINK_PAY_MAX", "lib/wire/link.h", "bytes", "the payload of a frame; it is stored in place without a buffer",

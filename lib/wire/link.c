@@ -19,8 +19,9 @@ int hw_link_head_decode(const uint8_t in[HW_LINK_HEAD], struct hw_link_head *h)
         .type = in[2], .flags = in[3], .ext = hw_get32(in + 4), .pay = hw_get32(in + 8), .number = hw_get32(in + 12)};
     if (hw_get16(in) != HW_LINK_MAGIC)
         return hw_fail(-EPROTO, "a frame begins with 0x%04x, which is not the magic number", hw_get16(in));
-    if (h->flags & ~(HW_LINK_UNCOUNTED | HW_LINK_PATIENT | HW_LINK_APART | HW_LINK_BULK))
-        return hw_fail(-EPROTO, "a frame of type %u has unknown flags 0x%02x", h->type, h->flags);
+    const unsigned unknown = h->flags & ~(HW_LINK_UNCOUNTED | HW_LINK_PATIENT | HW_LINK_APART | HW_LINK_BULK);
+    if (unknown)
+        return hw_fail(-EPROTO, "a frame of type %u has unknown flags 0x%02x", h->type, unknown);
     if (h->ext > HW_LINK_EXT_MAX)
         return hw_fail(-EPROTO, "a frame of type %u has an extension of %u bytes; at most %u are allowed", h->type,
                        h->ext, HW_LINK_EXT_MAX);

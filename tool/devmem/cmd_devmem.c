@@ -41,8 +41,9 @@ static int devmem_status(int argc, char **argv)
     static const struct opts o = {
         .cmd = "devmem status",
         .args = "[OPTION...] [NIC...]",
-        .about = "For each NIC: shows its queues and their bindings, its flow rules, whether header split is on, "
-                 "and\nwhether the kernel and the driver support devmem receive and send.",
+        .about =
+            "Shows, for each NIC, its queues and their bindings, the number of its flow rules, whether header split "
+            "is\non, and whether the kernel and the driver support devmem receive and send.",
         .rows = rows,
         .most = OPTS_ANY};
     struct devmem_args a = {.state = HD_STATE_FILE};
