@@ -123,7 +123,7 @@ static int make_daemon_folder(const char *path, const char *user)
 /* Loads the policy. If path is NULL and HD_POLICY_FILE does not exist, root and the user that hawserd will run as (the
  * current user if user is NULL) may use all NICs, within the default limits. hd_guard_caps() refuses an unknown user
  * later.
- * */
+ */
 static int load_policy(struct hd_policy *p, const char *path, const char *user)
 {
     if (!path && access(HD_POLICY_FILE, F_OK) < 0 && errno == ENOENT) {

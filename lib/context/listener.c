@@ -399,8 +399,7 @@ static void fire_slot(struct hw_timer *t)
     hw_loop_post(get_loop(s->l), &s->l->task);
 }
 
-/* ---- accepting -----------------------------------------------------------------------------------------------------
- */
+/* ---- accepting -------------------------------------------------------------------------------------- */
 
 /* Returns true if the client has neither named a session nor proved that it knows the key. */
 static bool is_stranger(const struct slot *s)

@@ -491,8 +491,7 @@ void hw_way_down(struct hawser_peer *p, unsigned rail)
         answer_links(&p->way[rail]);
 }
 
-/* ---- stopping -------------------------------------------------------------------------------------------------------
- */
+/* ---- stopping --------------------------------------------------------------------------------------- */
 
 void hw_ways_stop(struct hawser_peer *p)
 {

@@ -329,8 +329,7 @@ static void none_left(void)
     links("a", (1u << NICS) - 1, true);
 }
 
-/* ---- successive faults ---------------------------------------------------------------------------------------------
- */
+/* ---- successive faults ------------------------------------------------------------------------------ */
 
 /* Duration of a fault, and of the pause before the next fault. The pause is 20 times as long with HAWSER_NCCL_NEAR. */
 #define FAULT_MS 300

@@ -155,8 +155,7 @@ static void check_healthy(const char *whom)
     ok(atomic_load(&s->rounds) >= 20, "in %d transfers while %s were killed", atomic_load(&s->rounds), whom);
 }
 
-/* ---- killing --------------------------------------------------------------------------------------------------------
- */
+/* ---- killing ---------------------------------------------------------------------------------------- */
 
 static unsigned rnd;
 static unsigned draw(unsigned n)
@@ -305,8 +304,7 @@ static void kill_clients(void)
     ok(stop_server(sv, server), "the server ends well");
 }
 
-/* ---- servers are killed; the survivor has a thread per slot -------------------------------------------------------
- */
+/* ---- servers are killed; the survivor has a thread per slot ----------------------------------------- */
 
 struct job {
     hawser *h;
@@ -429,8 +427,7 @@ static void kill_servers(void)
     ok(stop_server(&sh->sv, server), "the server that was let live too");
 }
 
-/* ---- stopped --------------------------------------------------------------------------------------------------------
- */
+/* ---- stopped ---------------------------------------------------------------------------------------- */
 
 struct stop_case {
     const char *what;

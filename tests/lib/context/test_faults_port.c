@@ -171,8 +171,7 @@ static void thousand(void)
     ok(stop_server(server), "the server ends well");
 }
 
-/* ---- foreign connections --------------------------------------------------------------------------------------------
- */
+/* ---- foreign connections ---------------------------------------------------------------------------- */
 
 static int dial(void)
 {

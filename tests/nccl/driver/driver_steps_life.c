@@ -63,8 +63,7 @@ int step_recreate(struct rank *r)
     return barrier(r);
 }
 
-/* ---- a child that continues to use the plugin ---------------------------------------------------------------------
- */
+/* ---- a child that continues to use the plugin ------------------------------------------------------- */
 
 /* Uses a communicator whose only rank is the child that runs this function. */
 static int alone(struct rank *r)
@@ -145,8 +144,7 @@ int step_fork_uses(struct rank *r)
     return rc ? rc : barrier(r);
 }
 
-/* ---- peers ----------------------------------------------------------------------------------------------------------
- */
+/* ---- peers ------------------------------------------------------------------------------------------ */
 
 #define STILL_MS 3000
 
