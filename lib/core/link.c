@@ -156,8 +156,8 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
         return 0;
     while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
         ;
-    bool heads =
-        l->tx.apart && l->tx.piece_at < l->tx.apart_at; /* headers must be sent separately from the second stream */
+    /* headers must be sent separately from the second stream */
+    bool heads = l->tx.apart && l->tx.piece_at < l->tx.apart_at;
     uint32_t end = heads ? l->tx.apart_at : l->tx.n_pieces;
     for (uint32_t i = l->tx.piece_at; i < end && n < cap; i++)
         out[n++] = l->tx.piece[i];

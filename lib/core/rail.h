@@ -145,8 +145,8 @@ enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 struct hw_rail_counts {
     _Atomic uint64_t tx_bytes, tx_frames; /* frames with a payload that the peer has received, and their payload */
     _Atomic uint64_t rx_bytes, rx_frames; /* frames with a payload that have arrived completely, and their payload */
-    _Atomic uint64_t lost,
-        lost_bytes; /* frames, and their payload, that the peer had not received when the rail ended */
+    /* frames, and their payload, that the peer had not received when the rail ended */
+    _Atomic uint64_t lost, lost_bytes;
 };
 
 struct hw_rail {

@@ -113,9 +113,9 @@ struct hw_chunk {
 struct hw_op {
     struct hw_peer *peer;
     enum hw_op_kind kind;
-    void (*over)(
-        struct hw_op *op); /* called once, on any thread, when result is final and the caller owns the memory again */
-    void *user;            /* for the caller's use */
+    /* called once, on any thread, when result is final and the caller owns the memory again */
+    void (*over)(struct hw_op *op);
+    void *user; /* for the caller's use */
     /* In ns of the home loop's clock, or HW_NEVER. After a cancellation, the time of the next check. */
     uint64_t deadline;
     struct hw_note *note; /* write and notify: notification for the peer, or NULL; owned by the operation */

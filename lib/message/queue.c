@@ -263,8 +263,8 @@ uint64_t hw_queue_drop(struct hw_op *op)
     if (op->kind == HW_OP_RECV)
         return op->landing ? withdraw_receive(op) : 0;
     int error = atomic_load(&op->result) == -EMSGSIZE ? EMSGSIZE : ECANCELED;
-    uint64_t over =
-        op->total == 0 && op->match != HW_MATCH_DIRECT; /* if the message has bytes, the caller counts them */
+    /* if the message has bytes, the caller counts them */
+    uint64_t over = op->total == 0 && op->match != HW_MATCH_DIRECT;
     struct hw_queue *q = op->match == HW_MATCH_WAITS ? hw_queue_find(&p->queues, op->queue) : NULL;
     if (op->match == HW_MATCH_EAGER)
         hw_control_send_within(op, &(struct hw_control){.kind = HW_CONTROL_UNSEND, .a = op->id, .c = op->queue});

@@ -69,8 +69,8 @@ void hw_congestion_choose(int fd, const struct hw_knobs *k)
     if (strcmp(k->congestion, "system") == 0)
         return;
     if (strcmp(k->congestion, "auto") != 0)
-        (void)set_congestion(
-            fd, k->congestion); /* if the algorithm does not exist or is not permitted, the system's default remains */
+        /* if the algorithm does not exist or is not permitted, the system's default remains */
+        (void)set_congestion(fd, k->congestion);
     else if (is_bbr(fd) && !set_congestion(fd, "cubic"))
         (void)set_congestion(fd, "reno"); /* always available, and by default permitted for every user */
 }

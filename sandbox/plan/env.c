@@ -69,8 +69,8 @@ static int add_sandbox_nic_vars(struct work *w, const struct sbx_plan *p, char *
 {
     HW_AUTO_FREE char *hca = format_exact_list(hcas), *ifs = format_exact_list(list);
     char index[16];
-    int gid =
-        moved ? gid_index(p) : -1; /* before the move the indices are unknown, because moving a NIC changes its GIDs */
+    /* before the move the indices are unknown, because moving a NIC changes its GIDs */
+    int gid = moved ? gid_index(p) : -1;
     snprintf(index, sizeof(index), "%d", gid);
     if ((*hcas && !hca) || (*list && !ifs))
         return hw_no_memory("the environment");

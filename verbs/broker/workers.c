@@ -162,14 +162,14 @@ void vb_workers_clear(struct vb_broker *b, bool all)
 static int write_window_request(struct vb_worker *w, struct vb_job *j)
 {
     const uint32_t requests = VB_WINDOW_SPLIT - VB_WINDOW_CODE, at = VB_WINDOW_HEADER - VB_WINDOW_CODE;
-    const struct ib_uverbs_attr unknown = {.attr_id =
-                                               0x0fff}; /* the last id of the core namespace (UVERBS_ID_NS_SHIFT) */
+    /* the last id of the core namespace (UVERBS_ID_NS_SHIFT) */
+    const struct ib_uverbs_attr unknown = {.attr_id = 0x0fff};
     struct vb_header h;
     uint8_t *out = w->stub.mine + VB_WINDOW_CODE;
     size_t inputs = 0;
     for (unsigned i = 0; i < j->r.n; i++)
-        inputs +=
-            (j->r.attr[i].len + 7u) & ~7u; /* an upper bound, because it includes outputs, which are after the split */
+        /* an upper bound, because it includes outputs, which are after the split */
+        inputs += (j->r.attr[i].len + 7u) & ~7u;
     int rc = vb_request_build(&j->r, out, VB_WINDOW_SIZE - VB_WINDOW_CODE, w->stub.window + VB_WINDOW_CODE, requests,
                               &j->layout);
     if (rc)

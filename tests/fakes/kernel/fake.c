@@ -407,8 +407,8 @@ static int f_connection(void *arg, int fd, struct hd_conn *c)
     } else {
         c->local.in.sin_family = c->remote.in.sin_family = AF_INET;
         c->local.in.sin_addr.s_addr = htonl(0x0a000001);
-        c->remote.in.sin_addr.s_addr =
-            htonl(port ? 0x0a000002 : 0x0a000001); /* port 0: both ends are on this machine */
+        /* port 0: both ends are on this machine */
+        c->remote.in.sin_addr.s_addr = htonl(port ? 0x0a000002 : 0x0a000001);
     }
     hw_addr_set_port(&c->local, 5000);
     hw_addr_set_port(&c->remote, (uint16_t)port);

@@ -549,8 +549,8 @@ int f_transfer(struct f_client *c, enum f_op op, uint64_t seed, size_t len, uint
                         .seed = seed,
                         .len = len};
     struct msg last = {.what = CMD_CHECK, .seed = seed, .len = len};
-    uint64_t b =
-        c->poisoned ? not_poison(c->buf, c->size) : 0; /* checks that no data arrived after the end of the last read */
+    /* checks that no data arrived after the end of the last read */
+    uint64_t b = c->poisoned ? not_poison(c->buf, c->size) : 0;
     c->poisoned = false;
     if (op == F_READ)
         memset(c->buf, POISON, c->size);

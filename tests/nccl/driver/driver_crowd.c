@@ -118,8 +118,8 @@ static int connect_all(struct crowd_self *s)
 {
     bool looked = false;
     struct wait w = wait_for("connecting to all others");
-    uint8_t(*mine)[NCCL_NET_HANDLE_MAXSIZE] =
-        calloc(s->n, sizeof(*mine)); /* a handle keeps its contents between calls */
+    /* a handle keeps its contents between calls */
+    uint8_t(*mine)[NCCL_NET_HANDLE_MAXSIZE] = calloc(s->n, sizeof(*mine));
     unsigned left = s->n;
     int rc = mine ? 0 : hw_fail(-ENOMEM, "handles");
     for (unsigned i = 0; i < s->n && !rc; i++)

@@ -43,8 +43,8 @@ struct prog {
 struct prog prog_start(int (*fn)(void));
 int prog_ask(const struct prog *p, int code);
 bool prog_go(const struct prog *p); /* tells the program to run fn; prog_exit() returns the result */
-int prog_exit(
-    struct prog *p); /* runs fn and calls prog_end(); returns fn's exit status, or -1 if fn runs for too long */
+/* runs fn and calls prog_end(); returns fn's exit status, or -1 if fn runs for too long */
+int prog_exit(struct prog *p);
 void prog_end(struct prog *p);
 
 bool send_all(int sock, const char *text, size_t len, const int *fds, unsigned n);

@@ -50,8 +50,8 @@ struct kid_comm {
     /* Set if the bounce buffer is in gpu's memory. Otherwise the buffer is in host memory. */
     struct hw_gather *gather;
     size_t bounce_len;
-    uint64_t batches,
-        batch[NP_RING]; /* number of the last batch started, and of the last batch of each receive, or 0 for none */
+    /* number of the last batch started, and of the last batch of each receive, or 0 for none */
+    uint64_t batches, batch[NP_RING];
     struct np_frag_area
         *frags; /* area from which the parent reads the fragments; NULL if the child reorders the data itself */
 };
