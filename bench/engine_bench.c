@@ -23,6 +23,8 @@
 #define DEEP   1024
 #define VECS   8192
 
+#define TAGS_MOST 60000 /* receives in flight with different tags; a peer can have 65,536 */
+
 enum what {
     WRITE,      /* writes one after the other, each with a handle */
     BATCH,      /* several writes in flight, which end with completions */
@@ -30,6 +32,7 @@ enum what {
     PINGPONG,   /* a message in each direction */
     BESIDE,     /* writes of 8 bytes beside a stream of 64 MiB writes to the same peer */
     BESIDE_RAW, /* messages over a plain socket beside the same stream */
+    TAGS,       /* receives with different tags: all are posted, and then cancelled */
 };
 
 static const struct bench_case {
@@ -63,6 +66,8 @@ static const struct bench_case {
     {"stream-64M", BATCH, 64 << 20, 2, 0},
     {"beside-8", BESIDE, 8, 1, 0},
     {"beside-8-raw", BESIDE_RAW, 8, 1, 0},
+    {"recv-tags-1000", TAGS, 8, 1000, 0},
+    {"recv-tags-60000", TAGS, 8, TAGS_MOST, 0},
 };
 
 static void die(const char *what)
@@ -255,6 +260,29 @@ static void run_batches(struct run *r, double seconds)
     }
 }
 
+static void run_tags(struct run *r, double seconds)
+{
+    static hawser_op *op[TAGS_MOST];
+    uint64_t end = hw_now() + (uint64_t)(seconds * 1e9);
+    for (bool warm = true; warm || hw_now() < end; warm = false) {
+        for (unsigned i = 0; i < r->c->deep; i++) {
+            const struct hawser_op_options o = {.size = sizeof o, .tag = i};
+            const struct hawser_vec v = {.mem = r->mem, .length = r->c->bytes};
+            check(hawser_recv(r->p, &v, 1, &o, &op[i]), "posting a receive");
+        }
+        for (unsigned i = 0; i < r->c->deep; i++)
+            check(hawser_cancel(op[i]), "cancelling");
+        for (unsigned i = 0; i < r->c->deep; i++) {
+            (void)hawser_wait(op[i], 30000);
+            hawser_op_free(op[i]);
+        }
+        if (warm)
+            begin_measure(&r->m, r->other);
+        else
+            r->m.ops += r->c->deep;
+    }
+}
+
 /* Keeps two writes of 64 MiB in flight, from the memory above the first 64 MiB. */
 static void *keep_writing(void *arg)
 {
@@ -305,6 +333,8 @@ int main(int argc, char **argv)
         die("a thread");
     if (c->what == BATCH)
         run_batches(&r, strtod(argv[2], NULL));
+    else if (c->what == TAGS)
+        run_tags(&r, strtod(argv[2], NULL));
     else
         run_one_by_one(&r, strtod(argv[2], NULL));
     print_measure(&r.m);
