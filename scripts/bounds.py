@@ -89,7 +89,7 @@ TABLE = [
     ]),
     ("Readers of the local socket for metrics: the same user, or root", [
         ("BACKLOG", "lib/context/metrics.c", "", "readers that wait", "they cannot connect"),
-        ("HW_METRICS_APART_MS", METRICS, "ms", "shortest time between two readers", "readers wait"),
+        ("HW_METRICS_APART_MS", METRICS, "ms", "pause after each reader", "the next reader waits"),
         ("HW_METRICS_READ_MS", METRICS, "ms", "time that a reader may take", "the reader is dropped"),
         ("HW_METRICS_PEERS", METRICS, "", "peers that are listed", "further peers are combined into one"),
         ("HW_METRICS_ROWS", METRICS, "", "pairs of NICs of these peers", "further pairs are combined into one"),
@@ -114,12 +114,14 @@ TABLE = [
         (DEAD, CONTEXT, "ns", "silence of a peer on all rails", "the peer is dropped"),
         (ANSWER_IN, "lib/message/peer.c", "ns",
          "time for the peer to report the result of a canceled operation", "the peer is dropped"),
-        ("HW_PATIENCE", PEER, "ns", "time that the caller waits for this report", "the operation ends for the caller"),
+        ("HW_PATIENCE", PEER, "ns",
+         "time that the caller waits for this report; with HAWSER_TRUSTED, about 1 s for a write or a send",
+         "the operation ends for the caller"),
         ("GONE_MS", WAYS, "ms", "time for a client that has closed its last connection to open a new one", "the peer is dropped"),
         ("BYE_MS", "lib/context/peer.c", "ms",
          "time that `hawser_peer_close()` waits for the peer to be informed", "the call continues"),
-        ("HW_COPIES_WAIT_MS", "lib/transport/tcp/copies.h", "ms", "time for the copies of a device whose memory is being released",
-         "the rail ends"),
+        ("HW_COPIES_WAIT_MS", "lib/transport/tcp/copies.h", "ms",
+         "time for each queue of copies of a device whose memory is being released", "the rail ends"),
     ]),
 ]
 
