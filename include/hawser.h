@@ -435,9 +435,9 @@ struct hawser_channel_stats {
     uint32_t lost;                                          /* number of times the channel died */
     /* 1 if the peer's kernel has not acknowledged data for a while. A suspect channel gets no new work. */
     uint32_t suspect;
-    uint64_t tx_bytes;             /* payload of operations and notifications that the peer has confirmed */
-    uint64_t rx_bytes;             /* payload of operations and notifications that has arrived completely */
-    uint64_t tx_chunks, rx_chunks; /* chunks, small operations and notifications that are counted in these bytes */
+    uint64_t tx_bytes; /* payload bytes that the peer has confirmed; small operations (up to 8 KiB) are not counted */
+    uint64_t rx_bytes; /* payload bytes that have arrived completely; small operations are not counted */
+    uint64_t tx_chunks, rx_chunks;
     /* frames, including control messages, that had to be sent again because this channel died, and their payload */
     uint64_t retaken_chunks, retaken_bytes;
     /* Transports devmem and netplugin: payload bytes that the NIC or the plugin placed in device memory, payload bytes
@@ -450,7 +450,7 @@ struct hawser_nic_stats {
     char nic[HAWSER_NIC_NAME];
     uint32_t channels, channels_up, lost; /* lost: number of times a channel died */
     uint32_t suspect;                     /* number of channels that are suspect */
-    uint64_t tx_bytes, rx_bytes;
+    uint64_t tx_bytes, rx_bytes;          /* including small operations and notifications */
     uint64_t retaken_bytes;
     uint64_t rx_device_bytes, rx_copied_bytes, tx_device_bytes;
 };

@@ -570,8 +570,9 @@ int hawser_nic_stats(hawser_peer *p, struct hawser_nic_stats *out, size_t *n)
         all[k].lost += c[i].lost;
         all[k].suspect += c[i].suspect;
         all[k].retaken_bytes += c[i].retaken_bytes;
-        all[k].tx_bytes += c[i].tx_bytes;
-        all[k].rx_bytes += c[i].rx_bytes;
+        const struct hw_rail_counts *counts = &p->peer.session.rail[i].rail.counts;
+        all[k].tx_bytes += c[i].tx_bytes + atomic_load(&counts->tx_small);
+        all[k].rx_bytes += c[i].rx_bytes + atomic_load(&counts->rx_small);
         all[k].rx_device_bytes += c[i].rx_device_bytes;
         all[k].rx_copied_bytes += c[i].rx_copied_bytes;
         all[k].tx_device_bytes += c[i].tx_device_bytes;

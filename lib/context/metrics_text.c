@@ -31,8 +31,8 @@ struct hw_rail_totals hw_metrics_rail(const struct hawser_peer *p, unsigned rail
     const struct hw_way *w = &p->way[rail];
     const struct hw_rail_counts *c = &p->peer.session.rail[rail].rail.counts;
     return (struct hw_rail_totals){
-        .sent = atomic_load(&c->tx_bytes),
-        .received = atomic_load(&c->rx_bytes),
+        .sent = atomic_load(&c->tx_bytes) + atomic_load(&c->tx_small),
+        .received = atomic_load(&c->rx_bytes) + atomic_load(&c->rx_small),
         .resent = atomic_load(&c->lost_bytes),
         .failovers = atomic_load(&w->failed),
         .retransmits = atomic_load(&w->counts.retransmits),

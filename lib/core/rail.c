@@ -270,10 +270,15 @@ static void abandon_rail_frame(void *up, struct hw_link *l, const struct hw_link
 }
 
 /* Only the thread that runs the loop writes the counters, but any thread may read them. */
+static void add_count(_Atomic uint64_t *count, uint64_t n)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
 static void count_payload(_Atomic uint64_t *bytes, _Atomic uint64_t *frames, uint32_t pay)
 {
-    atomic_store_explicit(bytes, atomic_load_explicit(bytes, memory_order_relaxed) + pay, memory_order_relaxed);
-    atomic_store_explicit(frames, atomic_load_explicit(frames, memory_order_relaxed) + 1, memory_order_relaxed);
+    add_count(bytes, pay);
+    add_count(frames, 1);
 }
 
 static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_in *in)
@@ -282,8 +287,10 @@ static int deliver_rail_frame(void *up, struct hw_link *l, const struct hw_link_
     (void)l;
     if (in->uncounted)
         return 0;
-    if (in->pay)
+    if (in->bulk)
         count_payload(&r->counts.rx_bytes, &r->counts.rx_frames, in->pay);
+    else if (in->pay)
+        add_count(&r->counts.rx_small, in->pay);
     return r->ops->arrived(r->up, r, in);
 }
 
@@ -292,8 +299,10 @@ static void finish_rail_parcel(void *up, struct hw_link *l, void *token, uint32_
     struct hw_rail *r = up;
     struct hw_parcel *p = token;
     (void)l;
-    if (pay)
+    if (!p->small)
         count_payload(&r->counts.tx_bytes, &r->counts.tx_frames, pay);
+    else if (pay)
+        add_count(&r->counts.tx_small, pay);
     r->ops->done(r->up, r, p);
 }
 

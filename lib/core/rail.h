@@ -143,8 +143,9 @@ enum hw_rail_state { HW_RAIL_DOWN, HW_RAIL_UP, HW_RAIL_ENDED };
 
 /* Totals of a rail over all its generations. Any thread may read them. */
 struct hw_rail_counts {
-    _Atomic uint64_t tx_bytes, tx_frames; /* frames with a payload that the peer has received, and their payload */
-    _Atomic uint64_t rx_bytes, rx_frames; /* frames with a payload that have arrived completely, and their payload */
+    _Atomic uint64_t tx_bytes, tx_frames; /* bulk payload, and its frames, that the peer has received */
+    _Atomic uint64_t rx_bytes, rx_frames; /* bulk payload, and its frames, that have arrived completely */
+    _Atomic uint64_t tx_small, rx_small;  /* the same for the payload of small parcels */
     /* frames, and their payload, that the peer had not received when the rail ended */
     _Atomic uint64_t lost, lost_bytes;
 };

@@ -337,8 +337,7 @@ static void common_checks(enum f_op op, const char *what)
     uint64_t total = atomic_load(&c->total);
     uint64_t rx = op == F_READ ? atomic_load(&c->rx_bytes) : atomic_load(&sh->sv.rx_bytes);
     is_int(atomic_load(&c->bad) + atomic_load(&sh->sv.bad), 0, "no byte is wrong, late or out of place");
-    /* the count includes the test's notifications, but a chunk that arrived twice would add more bytes */
-    if (!ok(rx >= total && rx - total < 8192, "each byte came once (%s, %s)", f_op_name(op), what))
+    if (!ok(rx == total, "each byte came once (%s, %s)", f_op_name(op), what))
         diag("%llu bytes received of %llu sent", (unsigned long long)rx, (unsigned long long)total);
 }
 

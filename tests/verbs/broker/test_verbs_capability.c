@@ -234,6 +234,14 @@ static int choose_pid(void)
 
 /* ---- the kernel --------------------------------------------------------------------------------------- */
 
+static int hear_all_namespaces(void)
+{
+    int on = 1, s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    int rc = beyond(setsockopt(s, SOL_NETLINK, NETLINK_LISTEN_ALL_NSID, &on, sizeof on), 0);
+    hw_close(&s);
+    return rc;
+}
+
 static int set_link_up(void)
 {
     struct ifreq r = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -364,6 +372,7 @@ static const struct attack {
     [CAP_SETGID] = {.what = "it joins a group", .fn = join_group},
     [CAP_SETUID] = {.what = "it becomes another user", .fn = become_other},
     [CAP_LINUX_IMMUTABLE] = {.what = "a file that can only be appended to is truncated", .fn = overwrite_audit},
+    [CAP_NET_BROADCAST] = {.what = "netlink messages of all namespaces are received", .fn = hear_all_namespaces},
     [CAP_NET_ADMIN] = {.what = "a NIC changes", .fn = set_link_up},
     [CAP_NET_RAW] = {.what = "a raw socket", .fn = open_raw_socket},
     [CAP_IPC_OWNER] = {.what = "a shared segment of another user's", .fn = attach_segment},
