@@ -436,14 +436,14 @@ class _Connect:
         self.context, self.keep = context, keep
         self.arguments = (host, port, options, ms)
         self.lock = threading.Lock()
-        self.over = threading.Event()
+        self.started, self.over = threading.Event(), threading.Event()
         self.given_up = False
         self.peer: Peer | None = None
         self.error: BaseException | None = None
 
     def run(self) -> Peer:
-        threading.Thread(target=self._work, name="hawser connect", daemon=True).start()
         try:
+            threading.Thread(target=self._work, name="hawser connect", daemon=True).start()
             while not self.over.wait(SLICE_MS / 1000):
                 pass
             if self.error is not None:
@@ -455,9 +455,11 @@ class _Connect:
                 self.given_up = True
             if self.peer is not None:
                 self.peer.close()
+            self.started.wait(1)  # CPython crashes if the interpreter ends while a thread is starting
             raise
 
     def _work(self) -> None:
+        self.started.set()
         try:
             host, port, options, ms = self.arguments
             out = ffi.new("hawser_peer **")

@@ -346,6 +346,26 @@ p.close()
     assert child.returncode == 0
 
 
+def test_interrupted_thread_start_gives_up_the_connection(pair, monkeypatch):
+    """Tests Ctrl-C just after connect() has started its thread: the connection is given up, and the thread runs."""
+    start, running = threading.Thread.start, []
+
+    def interrupt(thread):
+        work = thread._target
+        thread._target = lambda: (running.append(thread), work())
+        start(thread)
+        raise KeyboardInterrupt
+
+    port = pair.b.listen("127.0.0.1", 0)
+    monkeypatch.setattr(threading.Thread, "start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pair.a.connect("127.0.0.1", port)
+    monkeypatch.undo()
+    assert len(running) == 1
+    running[0].join(LIMIT)
+    assert [p for p in pair.a._peers.values() if not p._closed] == [pair.to_b]
+
+
 def test_interrupted_operation_start_leaks_no_handle(pair, monkeypatch):
     """Tests Ctrl-C just after the library has started an operation: the operation continues, and the context closes
     normally."""
