@@ -70,6 +70,7 @@ HOSTS = By("tests/tool/test_nccl_tool.py", ('"--hosts", "a,b", "--ssh"', "lab ex
 MOVE = By("tests/sandbox/sandbox_move_tool.py", ('"move", "box", "--netns"', '"sandbox", "watch"', '"restore"'))
 NIXL = By("tests/wheel/wheel_run.py", ('"nixl-install"', '"nixl", "check"', '"paths"'))
 OCI = By("tests/oci/oci_run.py", ("oci-hook createRuntime", '"offer=rdma0,rdma1", "sysfs=yes"'))
+OWN_NETNS = By("tests/oci/oci_run.py", ('"mount", "-t", "sysfs", "none", "/sys"', '"mount", "-t", "cgroup2"', '"type", "veth"'))
 RUN = By("tests/lab/lab_containers.py", ('"sandbox", "run", "--nics", "eth1,eth2,eth3", "--peer"', '"sandbox", "plan"'))
 SPEC = By("tests/oci/oci_spec.py", ('t("spec"', 't("cdi"'))
 SYMPTOMS = By("tests/lab/lab_symptoms.py", ('"shared-subnet"', "stall@12:send", '"--require-devmem"', '"4,3"', '"sandbox", "plan"'))
@@ -117,6 +118,7 @@ BY = {
     'hawser sandbox spec config.json': SPEC,
     'hawser sandbox spec config.json --nics rdma0': SPEC,
     'hawser sandbox watch c1 &': MOVE,
+    'hawser sandbox plan --nics v0': OWN_NETNS,
     'hawser serve &': RUN,
     'hawser serve --transport devmem --key-file KEY': By("tests/vm/devmem/test_devmem.sh", ("serve",)),
     'hawser validate HOST --transport devmem --require-devmem': SYMPTOMS,
@@ -128,8 +130,11 @@ BY = {
     'hawser verbs spec config.json': VERBS,
     'hawser verbs spec config.json --socket /run/hawser/verbs.sock && crun run mine': VERBS,
     'hawser verbs status; hawser verbs audit --follow': VERBS,
+    'ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up': OWN_NETNS,
     'ip link set dm1 netns n1; ip -n n1 addr add 10.9.0.2/24 dev dm1; ip -n n1 link set dm1 up': DMNIC,
     'lab/vm/build-module 7 lab/dmnic /tmp/dmnic-7': By("tests/vm/devmem/test_dmnic.sh", ("build-module lab/dmnic",)),
+    'mount -t sysfs none /sys && mount -t cgroup2 none /sys/fs/cgroup': OWN_NETNS,
+    'unshare -n -m': By("tests/oci/oci_help.py", ('"unshare", "-n", "-m"',)),
     'make check': By(".ci/run", ("make check BUILD=",)),
     'make deb': By("tests/packages/run", ("`make deb`",)),
     'make demo': By(".ci/run", ("make demo BUILD=",)),
