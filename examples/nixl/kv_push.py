@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A prefill process pushes the KV cache of two requests, 1,024 and 8,192 blocks of 64 KiB, into the cache of a decode process
 with NIXL's Python API and backend HAWSER. Each request is one transfer, and its notification informs the decode process that
-all blocks are in place. The agents connect when they first send something. Needs nixl and numpy, and NIXL_PLUGIN_DIR
-must be the folder of libplugin_HAWSER.so.
+all blocks are in place. The agents connect when they first send something. Needs NIXL, numpy, and the backend in NIXL's
+plugin folder (`python -m hawser nixl-install`). Without the wheel, set NIXL_PLUGIN_DIR to the folder of
+libplugin_HAWSER.so, which hides NIXL's own backends.
     kv_push.py                       both processes on this machine
     kv_push.py decode PORT           on one machine; its agent listens on PORT for NIXL's metadata
     kv_push.py prefill HOST PORT     on the other machine
 BACKEND=UCX in the environment selects another backend, if NIXL finds its plugin."""
+import importlib
 import os
 import socket
 import subprocess
@@ -16,12 +18,22 @@ import time
 
 import numpy as np
 
-try:
-    from nixl._api import nixl_agent, nixl_agent_config
-except ImportError:  # a wheel for one version of CUDA, without the package that selects one
-    from nixl_cu12._api import nixl_agent, nixl_agent_config
-
 REQUESTS, BLOCK, WAIT = (1024, 8192), 64 << 10, 30  # blocks of each request; bytes per block; timeout in s for waiting
+
+
+def import_nixl():
+    """Imports NIXL's Python API. The package nixl selects the wheel for the machine's CUDA. Without this package, there is
+    only the wheel for one version of CUDA."""
+    reasons = []
+    for package in ("nixl", "nixl_cu12", "nixl_cu13"):
+        try:
+            return importlib.import_module(f"{package}._api")
+        except ImportError as e:
+            reasons.append(str(e))
+    sys.exit(f"cannot import NIXL ({'; '.join(reasons)}); install it with: pip install nixl-cu12")
+
+
+nixl = import_nixl()
 
 
 def wait_for(poll, what):
@@ -38,7 +50,7 @@ class Agent:
     """A NIXL agent with a registered cache."""
 
     def __init__(self, name, port):
-        self.agent = nixl_agent(name, nixl_agent_config(enable_listen_thread=True, listen_port=port, backends=[]))
+        self.agent = nixl.nixl_agent(name, nixl.nixl_agent_config(enable_listen_thread=True, listen_port=port, backends=[]))
         self.agent.create_backend(os.environ.get("BACKEND", "HAWSER"))
         # Filled so that the kernel allocates all pages now and not during the first transfer.
         self.cache = np.full((max(REQUESTS), BLOCK // 8, 2), 0xffffffff, np.uint32)

@@ -68,6 +68,7 @@ DEVMEM = By("tests/vm/devmem/test_devmem.sh", ("--require-devmem", "validate --g
 DMNIC = By("tests/vm/devmem/dmnic.sh", ("ip link set dm$i netns n$i", "split=on ntuple=on rss=3 rule=4:5000:3"))  # dmnic_probe makes the same requests
 HOSTS = By("tests/tool/test_nccl_tool.py", ('"--hosts", "a,b", "--ssh"', "lab exec"))
 MOVE = By("tests/sandbox/sandbox_move_tool.py", ('"move", "box", "--netns"', '"sandbox", "watch"', '"restore"'))
+KV_PUSH = By("tests/nixl/nixl_examples.py", ('"kv_push.py"', '"prefill", "127.0.0.1"', '"decode", port'))
 NIXL = By("tests/wheel/wheel_run.py", ('"nixl-install"', '"nixl", "check"', '"paths"'))
 OCI = By("tests/oci/oci_run.py", ("oci-hook createRuntime", '"offer=rdma0,rdma1", "sysfs=yes"'))
 OWN_NETNS = By("tests/oci/oci_run.py", ('"mount", "-t", "sysfs", "none", "/sys"', '"mount", "-t", "cgroup2"', '"type", "veth"'))
@@ -140,6 +141,10 @@ BY = {
     'make demo': By(".ci/run", ("make demo BUILD=",)),
     'make wheel': By("tests/wheel/wheel_run.py", ("scripts/wheel.py",)),
     'pip install dist/hawser_transfer-*.whl': NIXL,
+    'pip install nixl-cu12': By("tests/wheel/wheel_run.py", ('f"nixl-cu12=={NIXL}"',)),
+    'python examples/nixl/kv_push.py': KV_PUSH,
+    'python examples/nixl/kv_push.py decode 5555': KV_PUSH,
+    'python examples/nixl/kv_push.py prefill node1 5555': KV_PUSH,
     'python -m hawser nixl-install': NIXL,
     'python -m hawser paths': NIXL,
     'srun -N 64 --ntasks-per-node=1 hawser mesh --key-file job.key --report mesh.html': By("tests/tool/mesh/mesh_launch.py", ("srun", '"--report"')),
@@ -176,6 +181,10 @@ NOT = {
     "lab/vm/run --kernel 7 --program ip --program ethtool --program build/tests/vm/dmnic_probe --file /tmp/dmnic-7/dmnic.ko "
     "--file tests/vm/tap.sh --file tests/vm/devmem/dmnic.sh -c '. /dmnic.sh up # insmod; a namespace, an address, rules for port 5000 "
     "to queue 3 each transfer 1 \"queue=3 bytes=1000000\" \"bytes=1000000 dev=dm0\"; cat recv send down'": GUEST,
-    "vllm serve MODEL --kv-transfer-config '{\"kv_connector\": \"NixlConnector\", \"kv_role\": \"kv_producer\", "
-    "\"kv_connector_extra_config\": {\"backends\": [\"HAWSER\"]}}'": MODEL,
+    **dict.fromkeys((
+        "export VLLM_NIXL_SIDE_CHANNEL_HOST=PREFILL", "export VLLM_NIXL_SIDE_CHANNEL_HOST=DECODE",
+        *(f"vllm serve MODEL --port 8000 --kv-transfer-config '{{\"kv_connector\": \"NixlConnector\", \"kv_role\": \"{role}\", "
+          "\"kv_connector_extra_config\": {\"backends\": [\"HAWSER\"]}}'" for role in ("kv_producer", "kv_consumer")),
+        "python tests/v1/kv_connector/nixl_integration/toy_proxy_server.py --prefiller-hosts PREFILL --prefiller-ports 8000 "
+        "--decoder-hosts DECODE --decoder-ports 8000 --port 8192"), MODEL),
 }

@@ -37,7 +37,20 @@ def check_processes(what, *processes):
     print("".join(f"# {line}\n" for line in said.splitlines() if re.match("request", line)), end="")
 
 
+def check_import(package):
+    """Checks that kv_push.py finds NIXL's API in this package if the other packages are not installed."""
+    code = ("import runpy, sys, types\n"
+            "for name in 'nixl', 'nixl_cu12', 'nixl_cu13': sys.modules[name] = None\n"
+            f"sys.modules['{package}'] = types.ModuleType('{package}')\n"
+            f"sys.modules['{package}._api'] = api = types.ModuleType('api')\n"
+            f"print(runpy.run_path({str(EXAMPLES / 'kv_push.py')!r}, run_name='imported')['nixl'] is api)\n")
+    p = subprocess.run([os.environ["PYTHON"], "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    ok(p.stdout == "True\n", f"kv_push.py imports the package {package}", p.stdout, p.stderr)
+
+
 def main():
+    for package in ("nixl", "nixl_cu12", "nixl_cu13"):
+        check_import(package)
     check_processes("kv_push.py starts both processes, and all blocks are verified", start())
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
