@@ -75,13 +75,13 @@ OWN_NETNS = By("tests/oci/oci_run.py", ('"mount", "-t", "sysfs", "none", "/sys"'
 RUN = By("tests/lab/lab_containers.py", ('"sandbox", "run", "--nics", "eth1,eth2,eth3", "--peer"', '"sandbox", "plan"'))
 SPEC = By("tests/oci/oci_spec.py", ('t("spec"', 't("cdi"'))
 SYMPTOMS = By("tests/lab/lab_symptoms.py", ('"shared-subnet"', "stall@12:send", '"--require-devmem"', '"4,3"', '"sandbox", "plan"'))
+TCPXLIKE = By("tests/lab/lab_symptoms.py", ("NCCL_DYNAMIC_CHUNK_SIZE", '"TCPXLIKE_LOOPBACK": "exit"', "rx_rule_manager", "HAWSER_CUDA_LIBRARY", "SOCKET_IFNAME"))
+ARP = By("tests/lab/lab_symptoms.py", ("arp_ignore", "arp_announce", '"ip", "neigh", "flush", "all"'))
 VERBS = By("tests/verbs/agent/verbs_oci.py", ('verbs("spec"', '"verbs", "run", "--policy"', '"verbs", "agent", "--policy"', 'verbs("status"', 'verbs("audit"'))
 
 BY = {
     'PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 python3 examples/python/kv_push.py': By("tests/python/test_examples.py", ('"kv_push.py"',)),
     'PYTHONPATH=python HAWSER_LIBRARY=build/libhawser.so.1 python3 examples/python/weights.py dies': By("tests/python/test_examples.py", ('"weights.py"', '"dies"')),
-    'TCPXLIKE_FAULT=fail-regmr hawser validate HOST --transport netplugin:$TCPX --channels 4': By("tests/tool/tool_netplugin.py", ("fail-regmr", '"validate"')),
-    'TCPXLIKE_FAULT=stall@12:send hawser validate HOST --transport netplugin:$TCPX --channels 1 --timeout 4s': SYMPTOMS,
     'apt install ./dist/*.deb': By("tests/packages/run", ("README_INSTALL",)),
     'ethtool -G dm1 tcp-data-split on': DMNIC,
     'ethtool -K dm1 ntuple on': DMNIC,
@@ -95,11 +95,32 @@ BY = {
     'hawser lab exec a -- hawser doctor --only rdma': SYMPTOMS,
     'hawser lab exec a -- hawser doctor 198.18.0.2': SYMPTOMS,
     'hawser lab exec a -- hawser sandbox plan --nics eth1,eth2,eth3 --peer 198.18.0.2': SYMPTOMS,
-    'hawser lab exec a -- hawser validate 198.18.0.1 --transport netplugin:$TCPX --gpus 0': SYMPTOMS,
     'hawser lab exec a -- hawser validate 198.18.1.2 --nic eth1 --size 4MiB': SYMPTOMS,
-    'hawser lab up && hawser lab exec a -- hawser serve --transport netplugin:$TCPX &': SYMPTOMS,
-    'hawser lab up --fabric shared-subnet && hawser lab exec b -- hawser serve &': SYMPTOMS,
-    'hawser lab up --nics 4,3 && hawser lab exec b -- hawser serve &': SYMPTOMS,
+    'export TCPX=$PWD/build/tests/fakes/plugins/libnccl-net-tcpxlike.so TCPXLIKE_LOOPBACK=1 HAWSER_SAME_MACHINE=yes': TCPXLIKE,
+    'export HAWSER_CUDA_LIBRARY=$PWD/build/tests/fakes/cuda/libfakecuda.so FAKECUDA_GPUS=2': TCPXLIKE,
+    'export NCCL_DYNAMIC_CHUNK_SIZE=524288 NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=eth0,eth1 NCCL_GPUDIRECTTCPX_CTRL_DEV=eth0': TCPXLIKE,
+    'export NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=$(mktemp -d)': TCPXLIKE,
+    'python3 -c \'import os, signal, socket; s = socket.socket(socket.AF_UNIX); '
+    's.bind(os.environ["NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX"] + "/rx_rule_manager"); s.listen(); signal.pause()\' &': TCPXLIKE,
+    'hawser lab up --nics 2': SYMPTOMS,
+    'hawser lab up --nics 4,3': SYMPTOMS,
+    'hawser lab up --fabric shared-subnet': SYMPTOMS,
+    'hawser lab exec a -- env TCPXLIKE_LOOPBACK=exit hawser serve --transport netplugin:$TCPX &': TCPXLIKE,
+    'hawser lab exec b -- hawser serve --transport netplugin:$TCPX &': TCPXLIKE,
+    'hawser lab exec b -- hawser serve --transport devmem &': SYMPTOMS,
+    'hawser lab exec b -- hawser serve &': SYMPTOMS,
+    'hawser lab exec a -- hawser validate 198.18.0.1 --transport netplugin:$TCPX --gpus 0 --knob same_machine=auto': TCPXLIKE,
+    'hawser lab exec a -- hawser validate 198.18.0.1 --transport netplugin:$TCPX --gpus 0': TCPXLIKE,
+    'hawser lab exec a -- env TCPXLIKE_FAULT=stall@12:send hawser validate 198.18.0.2 --transport netplugin:$TCPX --channels 1 --timeout 4s': SYMPTOMS,
+    'hawser lab exec a -- env TCPXLIKE_FAULT=fail-regmr hawser validate 198.18.0.2 --transport netplugin:$TCPX --channels 4':
+        By("tests/tool/tool_netplugin.py", ("fail-regmr", '"validate"')),
+    'hawser lab exec a -- hawser validate 198.18.0.2 --transport devmem --require-devmem --knob same_machine=yes': SYMPTOMS,
+    'hawser lab exec a -- hawser doctor --only nic': SYMPTOMS,
+    'hawser lab exec a -- hawser doctor 198.18.1.2': SYMPTOMS,
+    'hawser lab exec a -- sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2': ARP,
+    'hawser lab exec b -- sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2': ARP,
+    'hawser lab exec a -- ip neigh flush all': ARP,
+    'hawser lab exec b -- ip neigh flush all': ARP,
     'hawser mesh --hosts FILE --baseline last-week.jsonl': By("tests/tool/mesh/mesh_launch.py", ('"--hosts"', '"--baseline"')),
     'hawser nccl bench --hosts a,b': HOSTS,
     "hawser nccl bench --hosts a,b --ssh 'hawser lab exec lab/{} --'": HOSTS,
@@ -122,7 +143,6 @@ BY = {
     'hawser sandbox plan --nics v0': OWN_NETNS,
     'hawser serve &': RUN,
     'hawser serve --transport devmem --key-file KEY': By("tests/vm/devmem/test_devmem.sh", ("serve",)),
-    'hawser validate HOST --transport devmem --require-devmem': SYMPTOMS,
     'hawser validate NODE --transport devmem --gpus 0 --require-devmem --key-file KEY': DEVMEM,
     'hawser verbs agent --policy /etc/hawser/verbs.conf': VERBS,
     'hawser verbs agent --socket /run/hawser/verbs.sock --policy /etc/hawser/verbs.conf &': VERBS,
@@ -181,6 +201,8 @@ NOT = {
     "lab/vm/run --kernel 7 --program ip --program ethtool --program build/tests/vm/dmnic_probe --file /tmp/dmnic-7/dmnic.ko "
     "--file tests/vm/tap.sh --file tests/vm/devmem/dmnic.sh -c '. /dmnic.sh up # insmod; a namespace, an address, rules for port 5000 "
     "to queue 3 each transfer 1 \"queue=3 bytes=1000000\" \"bytes=1000000 dev=dm0\"; cat recv send down'": GUEST,
+    **dict.fromkeys(("hawser lab exec b -- ip route add default dev eth1 table 100", "hawser lab exec b -- ip rule add from 198.18.1.2 table 100"),
+                    "the remedy that validate prints, applied by hand"),
     **dict.fromkeys((
         "export VLLM_NIXL_SIDE_CHANNEL_HOST=PREFILL", "export VLLM_NIXL_SIDE_CHANNEL_HOST=DECODE",
         *(f"vllm serve MODEL --port 8000 --kv-transfer-config '{{\"kv_connector\": \"NixlConnector\", \"kv_role\": \"{role}\", "
