@@ -11,6 +11,7 @@
 #include "hawser.h"
 #include "measure.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -241,6 +242,7 @@ static void run_batches(struct run *r, double seconds)
     static struct hawser_completion c[DEEP];
     uint64_t turn = 0, end = hw_now() + (uint64_t)(seconds * 1e9);
     unsigned k = 0;
+    assert(r->c->deep > 0);
     for (int more = (int)r->c->deep; hw_now() < end; turn += (unsigned)more) {
         for (int i = 0; i < more; i++) {
             (void)lay_out(r, k++ % (2 * r->c->deep), r->c->bytes, 0, &v[i]);
