@@ -213,8 +213,11 @@ static void test_patience(void)
     hawser *a = open_context("tcpxlike"), *b = open_context("tcpxlike");
     setenv(STEERING, "0", 1);
     must(hawser_listen(b, "127.0.0.1", 0, &port));
-    is_int(hawser_connect(a, "127.0.0.1", port, NULL, 2500, &peer), 0,
-           "a caller who waits for 2.5 s, and 3 s of sleep");
+    const uint64_t began = hw_now();
+    int rc = hawser_connect(a, "127.0.0.1", port, NULL, 2500, &peer);
+    if (rc < 0)
+        diag("after %llu ms: %s", (unsigned long long)((hw_now() - began) / HW_MS), hawser_error());
+    is_int(rc, 0, "a caller who waits for 2.5 s, and 3 s of sleep");
     hawser_close(a);
     hawser_close(b);
 }
