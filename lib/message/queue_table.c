@@ -63,25 +63,35 @@ static void grow_chains(const struct hw_queues *t, struct hw_chains *c, uint32_t
         free(was);
 }
 
+/* Counts an entry that is about to be added. Returns true if the table has other chains from now on. */
+static bool count_entry(const struct hw_queues *t, struct hw_chains *c)
+{
+    if (++c->added <= 2 * c->size)
+        return false;
+    const uint32_t size = c->size;
+    uint32_t n = 1; /* count the entries, because removing one does not change `added` */
+    for (uint32_t i = 0; i < c->size; i++)
+        hw_list_each(it, tmp, &c->list[i]) n++;
+    if (n > c->size)
+        grow_chains(t, c, 4 * c->size);
+    c->added = HW_MIN(n, c->size);
+    return c->size != size;
+}
+
 void hw_chains_add(const struct hw_queues *t, struct hw_chains *c, struct hw_list *entry)
 {
-    if (++c->added > 2 * c->size) { /* count the entries, because removing one does not change `added` */
-        uint32_t n = 1;
-        for (uint32_t i = 0; i < c->size; i++)
-            hw_list_each(it, tmp, &c->list[i]) n++;
-        if (n > c->size)
-            grow_chains(t, c, 4 * c->size);
-        c->added = HW_MIN(n, c->size);
-    }
+    (void)count_entry(t, c);
     hw_list_append(hw_chains_find(t, c, c->number(entry)), entry);
 }
 
-struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
+/* Returns the queue or NULL. *chain is the queue's chain, or NULL if the chain was not searched. */
+static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct hw_list **chain)
 {
+    *chain = NULL;
     if (t->recent && t->recent->name == name)
         return t->recent;
-    const struct hw_list *chain = hw_chains_find(t, &t->queues, name);
-    hw_list_each(it, tmp, chain)
+    *chain = hw_chains_find(t, &t->queues, name);
+    hw_list_each(it, tmp, *chain)
     {
         struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
         if (q->name == name)
@@ -90,9 +100,16 @@ struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
     return NULL;
 }
 
+struct hw_queue *hw_queue_find(struct hw_queues *t, uint64_t name)
+{
+    struct hw_list *chain;
+    return find_queue_in(t, name, &chain);
+}
+
 int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_queue **out)
 {
-    struct hw_queue *q = *out = hw_queue_find(t, name);
+    struct hw_list *chain;
+    struct hw_queue *q = *out = find_queue_in(t, name, &chain);
     if (q)
         return 0;
     if (t->n >= most)
@@ -106,7 +123,9 @@ int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_qu
     hw_list_init(&q->grants);
     hw_list_init(&q->receives);
     hw_list_init(&q->held);
-    hw_chains_add(t, &t->queues, &q->in_chain);
+    if (count_entry(t, &t->queues))
+        chain = hw_chains_find(t, &t->queues, name);
+    hw_list_append(chain, &q->in_chain);
     t->n++;
     *out = t->recent = q;
     return 0;
