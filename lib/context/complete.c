@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define TAKE_MOST 64 /* maximum number of events that are taken from the queue at a time */
+
 void hw_event_signal(struct hawser *h, struct hw_driver *home)
 {
     hw_driver_notify(&h->driver[0]);
@@ -18,9 +20,36 @@ void hw_event_signal(struct hawser *h, struct hw_driver *home)
         ;
 }
 
+/* Moves the ends of operations to the queue. Called with queue_lock held. */
+static void gather_ends(struct hawser *h)
+{
+    if (!atomic_load(&h->ended))
+        return;
+    struct hw_event *e = atomic_exchange(&h->ended, NULL), *oldest = NULL;
+    unsigned n = 0;
+    while (e) {
+        struct hw_event *next = e->next;
+        e->next = oldest;
+        oldest = e;
+        e = next;
+    }
+    for (; oldest; oldest = oldest->next, n++)
+        hw_list_append(&h->queue, &oldest->in_queue);
+    atomic_fetch_add(&h->n_queued, n);
+}
+
+void hw_event_push_end(struct hawser *h, struct hw_event *e)
+{
+    e->next = atomic_load(&h->ended);
+    while (!atomic_compare_exchange_weak(&h->ended, &e->next, e))
+        ;
+    hw_event_signal(h, &h->driver[0]);
+}
+
 void hw_event_push(struct hawser *h, struct hw_event *e)
 {
     pthread_mutex_lock(&h->queue_lock);
+    gather_ends(h);
     if (hw_list_empty(&e->in_queue)) {
         hw_list_append(&h->queue, &e->in_queue);
         atomic_fetch_add(&h->n_queued, 1);
@@ -39,16 +68,22 @@ void hw_event_drop(struct hawser *h, struct hw_event *e)
     pthread_mutex_unlock(&h->queue_lock);
 }
 
-static struct hw_event *take_event(struct hawser *h)
+/* Takes the oldest event, or up to `most` of the oldest events if they are ends of operations. Other events are taken
+ * one at a time, because hw_event_drop() must find them in the queue. Returns their number. */
+static unsigned take_events(struct hawser *h, struct hw_event **out, unsigned most)
 {
+    unsigned n = 0;
+    struct hw_event *e;
     pthread_mutex_lock(&h->queue_lock);
-    struct hw_event *e = hw_list_first(&h->queue, struct hw_event, in_queue);
-    if (e) {
+    gather_ends(h);
+    while (n < most && (e = hw_list_first(&h->queue, struct hw_event, in_queue)) &&
+           (n == 0 || (out[n - 1]->kind == HAWSER_ENDED && e->kind == HAWSER_ENDED))) {
         hw_list_remove(&e->in_queue);
-        atomic_fetch_sub(&h->n_queued, 1);
+        out[n++] = e;
     }
+    atomic_fetch_sub(&h->n_queued, n);
     pthread_mutex_unlock(&h->queue_lock);
-    return e;
+    return n;
 }
 
 /* Fills *c with the peer's oldest notification. Returns false if there is none. */
@@ -73,22 +108,22 @@ static bool take_note(struct hawser_peer *p, struct hawser_completion *c)
 }
 
 /* Reports the end of an operation that has no handle, and frees the operation. */
-static void tell_op(struct hawser_op *op, struct hawser_completion *c)
+static void tell_op(struct hawser_op *op, struct hawser_completion *c, struct hw_op **idle)
 {
     *c = (struct hawser_completion){.event = HAWSER_ENDED,
                                     .result = hawser_test(op),
                                     .user = op->user,
                                     .length = hawser_op_length(op),
                                     .peer = op->peer};
-    hawser_op_free(op);
+    hw_op_unref(op, idle);
 }
 
-static bool tell_event(struct hw_event *e, struct hawser_completion *c)
+static bool tell_event(struct hw_event *e, struct hawser_completion *c, struct hw_op **idle)
 {
     struct hawser_peer *p;
     switch (e->kind) {
     case HAWSER_ENDED:
-        tell_op(hw_container_of(e, struct hawser_op, event), c);
+        tell_op(hw_container_of(e, struct hawser_op, event), c, idle);
         return true;
     case HAWSER_NOTIFIED:
         return take_note(hw_container_of(e, struct hawser_peer, notified), c);
@@ -111,24 +146,29 @@ static bool tell_event(struct hw_event *e, struct hawser_completion *c)
 void hw_events_free(struct hawser *h)
 {
     struct hw_event *e;
-    while ((e = take_event(h)))
+    while (take_events(h, &e, 1))
         if (e->kind == HAWSER_ENDED)
             hawser_op_free(hw_container_of(e, struct hawser_op, event));
 }
 
-static int take_events(struct hawser *h, struct hawser_completion *out, int n)
+static int tell_events(struct hawser *h, struct hawser_completion *out, int n)
 {
+    struct hw_event *e[TAKE_MOST];
+    struct hw_op *idle = NULL;
     int have = 0;
-    struct hw_event *e;
-    while (have < n && (e = take_event(h)))
-        have += tell_event(e, &out[have]);
+    unsigned taken;
+    while (have < n && (taken = take_events(h, e, HW_MIN((unsigned)(n - have), TAKE_MOST))))
+        for (unsigned i = 0; i < taken; i++)
+            have += tell_event(e[i], &out[have], &idle);
+    if (idle)
+        hw_idle_keep(&h->idle, idle);
     return have;
 }
 
 static bool has_event(void *arg)
 {
     struct hawser *h = arg;
-    return atomic_load(&h->n_queued) > 0;
+    return atomic_load(&h->ended) || atomic_load(&h->n_queued);
 }
 
 int hawser_poll(hawser *h, struct hawser_completion *out, int n)
@@ -138,7 +178,7 @@ int hawser_poll(hawser *h, struct hawser_completion *out, int n)
     if (!has_event(h))
         for (unsigned i = 0; i < h->n_drivers; i++)
             hw_driver_poll(&h->driver[i], has_event, h);
-    return take_events(h, out, n);
+    return tell_events(h, out, n);
 }
 
 int hawser_poll_wait(hawser *h, struct hawser_completion *out, int n, int timeout_ms)
@@ -149,7 +189,7 @@ int hawser_poll_wait(hawser *h, struct hawser_completion *out, int n, int timeou
         return hw_fail(-EINVAL, "invalid number of completions: %d", n);
     do
         (void)hw_driver_wait(&h->driver[0], has_event, h, deadline);
-    while ((have = take_events(h, out, n)) == 0 && hw_now() < deadline);
+    while ((have = tell_events(h, out, n)) == 0 && hw_now() < deadline);
     return have;
 }
 

@@ -149,6 +149,7 @@ static void free_context(struct hawser *h)
 {
     stop_drivers(h);
     hw_events_free(h);
+    hw_idle_free(&h->idle);
     hw_listener_free(h);
     hw_memory_free_all(h);
     hw_domain_free(&h->domain);
@@ -189,6 +190,7 @@ int hawser_open(const struct hawser_options *opts, hawser **out)
         return hw_no_memory("a context");
     pthread_mutex_init(&h->lock, NULL);
     hw_lock_init(&h->queue_lock);
+    hw_idle_init(&h->idle);
     hw_cond_init(&h->someone);
     hw_list_init(&h->peers);
     hw_list_init(&h->accepts);

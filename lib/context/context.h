@@ -28,20 +28,46 @@
 /* An event that hawser_poll() must report. Embedded in the operation or peer that the event is about. */
 struct hw_event {
     struct hw_list in_queue;
+    struct hw_event *next; /* in hawser.ended */
     enum hawser_event kind;
 };
 
 /* Adds an event to the context's queue unless it is queued already. May be called from any thread that holds no lock
  * except a driver's role. */
 void hw_event_push(struct hawser *h, struct hw_event *e);
+/* Works like hw_event_push() for the end of an operation without a handle, which is never removed from the queue. */
+void hw_event_push_end(struct hawser *h, struct hw_event *e);
 /* Removes an event from the queue if it is queued. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
 /* Empties the queue, and frees the operations without a handle whose ends were not reported. Called when no peer and no
  * thread exists any more. */
 void hw_events_free(struct hawser *h);
+/* Drops a reference to an operation. If this was the last one and the memory is a block of idle.c, adds the block to
+ * *idle, unless idle is NULL. */
+void hw_op_unref(struct hawser_op *op, struct hw_op **idle);
 /* Wakes callers that wait at driver 0, for example for completions, or at `home`. If the library has threads and the
  * application has called hawser_eventfd(), also makes the descriptor of hawser_eventfd() readable. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
+
+/* ---- memory of operations (idle.c) ------------------------------------------------------------------ */
+
+#define HW_IDLE_SPANS 4    /* spans for which each block has room, including those that struct hawser_op occupies */
+#define HW_IDLE_MOST  1024 /* maximum number of blocks that a context keeps */
+
+/* Blocks of memory of operations that have ended, for hawser_submit(): malloc() would return a long list of such blocks
+ * to the kernel, and fetch it back. */
+struct hw_idle {
+    pthread_mutex_t lock;
+    struct hw_op *first; /* linked by hw_op.user */
+    unsigned n;
+};
+
+void hw_idle_init(struct hw_idle *i);
+void hw_idle_free(struct hw_idle *i); /* frees all blocks */
+/* Takes up to n blocks. Returns a list, linked by hw_op.user, or NULL. */
+struct hw_op *hw_idle_take(struct hw_idle *i, unsigned n);
+/* Keeps the blocks of this list, or frees them if there are too many. */
+void hw_idle_keep(struct hw_idle *i, struct hw_op *list);
 
 /* ---- the context (context.c) ----------------------------------------------------------------------- */
 
@@ -71,6 +97,8 @@ struct hawser {
     pthread_mutex_t queue_lock; /* protects queue */
     struct hw_list queue;       /* list of struct hw_event to report */
     atomic_uint n_queued;
+    _Atomic(struct hw_event *) ended; /* ends of operations that are not in queue yet, newest first */
+    struct hw_idle idle;
     int event_fd;
     atomic_bool event_wanted;
 
@@ -107,6 +135,7 @@ struct hawser_op {
     uint8_t *data;            /* copy of the inline bytes of the request's descriptors */
     struct hw_event event;
     bool has_handle;
+    bool is_block; /* the memory is a block of idle.c */
     atomic_bool over;
     uint64_t user;
     uint32_t n_mems;

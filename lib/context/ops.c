@@ -8,24 +8,31 @@
 /* Maximum number of operations that hawser_submit() posts before it sends them, so that the peer need not wait for the
  * rest. */
 #define SUBMIT_VISIT 256
+/* Number of these operations after which the caller releases the peer's lock, so that other threads need not wait for
+ * the rest. */
+#define BATCH_MOST 32
 
 /* ---- end of an operation ---------------------------------------------------------------------------------- */
 
-static void unref_op(struct hawser_op *op)
+void hw_op_unref(struct hawser_op *op, struct hw_op **idle)
 {
     struct hawser_peer *p = op->peer;
-    hw_op_put(op->op); /* if this was the last reference, also frees op, which is in the same allocation */
+    struct hw_op *o = op->op; /* op is in the same allocation */
+    bool is_block = op->is_block && idle;
+    bool last = hw_op_drop(o);
+    if (last && is_block) {
+        o->user = *idle;
+        *idle = o;
+    } else if (last) {
+        free(o);
+    }
     hw_peer_unref(p);
 }
 
-static void put_imports(const struct hw_op *o)
+static void release_mems(const struct hawser_op *op)
 {
-    const struct hw_import *last = NULL;
-    for (uint32_t i = 0; i < o->n; i++) {
-        if (o->span[i].import && o->span[i].import != last)
-            hw_import_put(o->peer, o->span[i].import);
-        last = o->span[i].import ? o->span[i].import : last;
-    }
+    for (uint32_t i = 0; i < op->n_mems; i++)
+        atomic_fetch_sub(&op->mem[i]->busy, 1);
 }
 
 /* Called when the operation has ended, by the message layer on any thread, or by start_op(). */
@@ -34,13 +41,11 @@ static void end_op(struct hw_op *o)
     struct hawser_op *op = o->user;
     struct hawser *h = op->peer->h;
     struct hw_driver *home = op->peer->home;
-    put_imports(o);
-    for (uint32_t i = 0; i < op->n_mems; i++)
-        atomic_fetch_sub(&op->mem[i]->busy, 1);
+    release_mems(op);
     bool told = !op->has_handle; /* an operation with a handle may be freed as soon as over is set */
     atomic_store(&op->over, true);
     if (told)
-        hw_event_push(h, &op->event);
+        hw_event_push_end(h, &op->event);
     else
         hw_event_signal(h, home);
 }
@@ -133,31 +138,18 @@ static uint32_t count_spans(uint64_t bytes)
     return (uint32_t)((bytes + sizeof(struct hw_span) - 1) / sizeof(struct hw_span));
 }
 
-/* Fills in the operation's spans and copies the inline bytes. On failure the spans filled so far hold references to
- * their imports. */
-static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_t n)
+/* Fills in the operation's spans, except for their imports, and copies the inline bytes. */
+static void fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_t n)
 {
     struct hw_op *o = op->op;
     uint8_t *room = op->data;
     const struct hawser_mem *last = NULL;
-    const struct hawser_region *region = NULL;
-    struct hw_import *import = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct hawser_vec *v = &vecs[i];
         struct hw_span *s = &o->span[i];
-        if (v->length && (!region || v->region != region) && (o->kind == HW_OP_WRITE || o->kind == HW_OP_READ)) {
-            struct hw_import *was = import;
-            int rc = hw_import_get(o->peer, v->region->id, v->region->secret, &import);
-            if (rc < 0)
-                return rc;
-            if (import == was) /* another copy of the region; put_imports() releases one reference */
-                hw_import_put(o->peer, import);
-            region = v->region;
-        }
         *s = (struct hw_span){.space = v->mem ? v->mem->space : &hw_host,
                               .ptr = v->mem ? v->mem->ptr + v->offset : NULL,
                               .len = v->length,
-                              .import = import,
                               .remote = v->remote_offset};
         if (v->data && v->length) {
             s->ptr = memcpy(room, v->data, v->length);
@@ -169,6 +161,23 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
         }
         last = v->mem ? v->mem : last;
     }
+}
+
+/* Sets the imports of the operation's spans. Called with the peer's lock held. */
+static int take_imports(struct hw_op *o, const struct hawser_vec *vecs)
+{
+    const struct hawser_region *region = NULL;
+    if (o->kind != HW_OP_WRITE && o->kind != HW_OP_READ)
+        return 0;
+    for (uint32_t i = 0; i < o->n; i++) {
+        o->span[i].import = i ? o->span[i - 1].import : NULL;
+        if (vecs[i].length == 0 || vecs[i].region == region)
+            continue;
+        region = vecs[i].region;
+        int rc = hw_op_import(o, i, region->id, region->secret);
+        if (rc < 0)
+            return rc;
+    }
     return 0;
 }
 
@@ -177,8 +186,11 @@ static int fill_spans(struct hawser_op *op, const struct hawser_vec *vecs, size_
 struct visit {
     struct hw_driver *home;
     bool begun;
-    size_t posted; /* number of operations posted in this visit */
-    uint64_t now;  /* time of the visit, or 0 if the clock was not read yet */
+    bool many;              /* more operations may follow, see BATCH_MOST */
+    struct hw_peer *locked; /* peer whose lock is held until end_batch(), or NULL */
+    struct hw_op *idle;     /* blocks of memory for operations, see idle.c */
+    size_t posted;          /* number of operations posted in this visit */
+    uint64_t now;           /* time of the visit, or 0 if the clock was not read yet */
 };
 
 /* Reads the clock once for all operations of the visit. */
@@ -188,17 +200,45 @@ static uint64_t get_visit_time(struct visit *v)
     return v->now;
 }
 
+/* Takes the peer's lock. */
+static void begin_batch(struct visit *v, struct hw_peer *p)
+{
+    if (!v->locked)
+        pthread_mutex_lock(&p->lock);
+    v->locked = p;
+}
+
+/* Releases the peer's lock, and reports the ends of operations. */
+static void end_batch(struct visit *v)
+{
+    struct hw_peer *p = v->locked;
+    v->locked = NULL;
+    if (p)
+        hw_ops_unlock(p);
+}
+
 static void begin_visit(struct visit *v)
 {
-    if (!v->begun)
+    if (!v->begun && !v->locked) /* the role is taken before the lock */
         v->begun = hw_driver_begin(v->home, get_visit_time(v));
 }
 
 static void end_visit(struct visit *v)
 {
+    end_batch(v);
     if (v->begun)
         hw_driver_end(v->home);
-    *v = (struct visit){.home = v->home};
+    v->begun = false;
+    v->posted = 0;
+    v->now = 0;
+}
+
+/* Returns a block of memory for an operation, or NULL if out of memory. */
+static struct hw_op *take_block(struct visit *v, struct hawser *h)
+{
+    struct hw_op *block = v->idle ? v->idle : hw_idle_take(&h->idle, BATCH_MOST);
+    v->idle = block ? block->user : NULL;
+    return block ? block : hw_op_alloc(HW_IDLE_SPANS);
 }
 
 /* Creates an operation with a span for each of the request's descriptors. The caller fills in the spans. inlined is the
@@ -208,18 +248,21 @@ static struct hawser_op *make_op(struct hawser_peer *p, enum hw_op_kind kind, co
                                  uint64_t inlined, const struct hawser_op_options *o, struct visit *visit)
 {
     size_t own = sizeof(struct hawser_op) + count_mems(r->vecs, r->n_vecs) * sizeof(struct hawser_mem *);
-    struct hw_op *inner = hw_op_new(&p->peer, kind, (uint32_t)r->n_vecs + count_spans(own + inlined));
+    uint32_t spans = (uint32_t)r->n_vecs + count_spans(own + inlined);
+    bool is_block = visit->many && !r->op && spans <= HW_IDLE_SPANS;
+    struct hw_op *inner = is_block ? take_block(visit, p->h) : hw_op_alloc(spans);
     if (!inner)
         return NULL;
+    hw_op_init(inner, &p->peer, kind, (uint32_t)r->n_vecs);
     struct hawser_op *op = (struct hawser_op *)&inner->span[r->n_vecs];
-    inner->n = (uint32_t)r->n_vecs;
-    op->op = inner;
-    op->data = (uint8_t *)op + own;
-    op->peer = p;
-    op->event.kind = HAWSER_ENDED;
+    *op = (struct hawser_op){.op = inner,
+                             .data = (uint8_t *)op + own,
+                             .peer = p,
+                             .event.kind = HAWSER_ENDED,
+                             .has_handle = r->op != NULL,
+                             .is_block = is_block,
+                             .user = o->user};
     hw_list_init(&op->event.in_queue);
-    op->has_handle = r->op != NULL;
-    op->user = o->user;
     inner->over = end_op;
     inner->user = op;
     inner->queue = (uint64_t)o->stream << 32 | o->tag;
@@ -255,22 +298,36 @@ static enum hw_urgency get_urgency(const struct hawser_op *op)
     return atomic_load(&op->peer->peer.in_flight) > 0 ? HW_SOON : HW_NOW;
 }
 
+/* Posts the operation. In a batch, keeps the peer's lock for the next operation. */
+static int post_in_visit(struct hawser_op *op, const struct hawser_vec *vecs, struct visit *v)
+{
+    enum hw_urgency urgency = get_urgency(op);
+    if (urgency == HW_NOW)
+        begin_visit(v);
+    hw_driver_defer(v->home, urgency);
+    begin_batch(v, op->op->peer);
+    int rc = take_imports(op->op, vecs);
+    if (rc < 0)
+        hw_op_drop_imports(op->op);
+    else
+        rc = hw_op_post_locked(op->op);
+    v->posted++;
+    if (rc < 0 || !v->many || v->posted % BATCH_MOST == 0)
+        end_batch(v);
+    hw_driver_defer(v->home, HW_NOW);
+    return rc;
+}
+
 /* Starts op, or frees op if rc is an error or the start fails. If the error is -ESTALE, ends op with this result
  * instead. */
-static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit *v)
+static int start_op(struct hawser_op *op, int rc, const struct hawser_request *r, struct visit *v)
 {
     struct hawser_peer *p = op->peer;
-    enum hw_urgency urgency = get_urgency(op);
     hw_peer_ref(p);
     if (rc == 0) {
-        if (urgency == HW_NOW)
-            begin_visit(v);
-        if (out)
-            *out = op;
-        hw_driver_defer(v->home, urgency);
-        rc = hw_op_post(op->op);
-        hw_driver_defer(v->home, HW_NOW);
-        v->posted++;
+        if (r->op)
+            *r->op = op;
+        rc = post_in_visit(op, r->vecs, v);
     }
     if (rc == -ESTALE) { /* the caller sees the same result whether or not this side already knows the peer's refusal */
         hw_op_set_result(op->op, rc);
@@ -279,12 +336,10 @@ static int start_op(struct hawser_op *op, int rc, hawser_op **out, struct visit 
     }
     if (rc == 0)
         return 0;
-    if (out)
-        *out = NULL;
-    put_imports(op->op);
-    for (uint32_t i = 0; i < op->n_mems; i++)
-        atomic_fetch_sub(&op->mem[i]->busy, 1);
-    unref_op(op);
+    if (r->op)
+        *r->op = NULL;
+    release_mems(op);
+    hw_op_unref(op, NULL);
     return rc;
 }
 
@@ -320,10 +375,10 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
     struct hawser_op *op = make_op(p, kind, r, inlined, &o, visit);
     if (!op)
         return hw_no_memory("an operation");
-    rc = fill_spans(op, r->vecs, r->n_vecs);
-    if (rc == 0 && o.notify)
+    fill_spans(op, r->vecs, r->n_vecs);
+    if (o.notify)
         rc = take_note_of(op->op, o.notify, o.notify_len);
-    return start_op(op, rc, r->op, visit);
+    return start_op(op, rc, r, visit);
 }
 
 static int post_notification(struct hawser_peer *p, const struct hawser_request *r, struct visit *visit)
@@ -343,7 +398,7 @@ static int post_notification(struct hawser_peer *p, const struct hawser_request 
     struct hawser_op *op = make_op(p, HW_OP_NOTIFY, r, 0, &o, visit);
     if (!op)
         return hw_no_memory("a notification");
-    return start_op(op, take_note_of(op->op, r->data, r->len), r->op, visit);
+    return start_op(op, take_note_of(op->op, r->data, r->len), r, visit);
 }
 
 /* Starts a single operation. */
@@ -402,7 +457,7 @@ static int check_request(const struct hawser_request *r)
 
 int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, size_t *started)
 {
-    struct visit visit = {.home = p->home};
+    struct visit visit = {.home = p->home, .many = n > 1};
     size_t i;
     int rc = n && !reqs ? hw_fail(-EINVAL, "the pointer to the requests is NULL, but their number is %zu", n) : 0;
     for (i = 0; i < n && rc == 0; i++)
@@ -419,6 +474,8 @@ int hawser_submit(hawser_peer *p, const struct hawser_request *reqs, size_t n, s
             end_visit(&visit);
     }
     end_visit(&visit);
+    if (visit.idle)
+        hw_idle_keep(&p->h->idle, visit.idle);
     if (started)
         *started = i;
     return rc;
@@ -500,5 +557,5 @@ void hawser_op_free(hawser_op *op)
         (void)hawser_cancel(op);
         (void)hw_driver_wait(op->peer->home, is_op_over, op, HW_NEVER);
     }
-    unref_op(op);
+    hw_op_unref(op, NULL);
 }

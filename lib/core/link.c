@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_RING 16 /* initial limit of frames in flight */
+#define FIRST_RING 16 /* initial limit of frames in flight, a power of two */
 /* No frame is added to a batch with at least this many bytes of payload outside the buffer. */
 #define BATCH_BYTES (256u << 10)
 #define BEHIND_MUCH 512 /* maximum number of bytes that are read after a large payload */
@@ -36,6 +36,12 @@ static void free_copies(struct hw_link_copy **list, uint64_t n)
         free(*list);
         *list = next;
     }
+}
+
+/* Returns the place in the ring of the frame with this number. The size of the ring is a power of two. */
+static struct hw_link_flight *get_flight(const struct hw_link *l, uint64_t number)
+{
+    return &l->tx.flight[number & (l->tx.ring - 1)];
 }
 
 void hw_link_free(struct hw_link *l)
@@ -101,12 +107,8 @@ static bool append_link_frame(struct hw_link *l, uint64_t budget)
     l->tx.framed += bytes;
     l->tx.apart_framed += l->tx.apart ? pay : 0;
     if (!out.uncounted) {
-        uint64_t i = l->started++ % l->tx.ring;
-        l->tx.flight[i].token = out.token;
-        l->tx.flight[i].bytes = bytes;
-        l->tx.flight[i].pay = (uint32_t)pay;
-        l->tx.flight[i].end = l->tx.framed;
-        l->tx.flight[i].apart = l->tx.apart_framed;
+        *get_flight(l, l->started++) = (struct hw_link_flight){
+            .token = out.token, .bytes = bytes, .pay = (uint32_t)pay, .end = l->tx.framed, .apart = l->tx.apart_framed};
         l->in_flight += bytes;
     }
     bool copied = pay <= SMALL_PAYLOAD && copy_small_payload(l, out.piece, out.n_pieces);
@@ -137,7 +139,7 @@ static bool has_place_in_flight(struct hw_link *l)
     if (!to)
         return false; /* the ring has free entries again when frames are confirmed */
     for (uint64_t i = l->confirmed; i < l->started; i++)
-        to[i % (2ull * l->tx.ring)] = l->tx.flight[i % l->tx.ring];
+        to[i & (2ull * l->tx.ring - 1)] = *get_flight(l, i);
     free(l->tx.flight);
     l->tx.flight = to;
     l->tx.ring *= 2;
@@ -476,8 +478,8 @@ struct hw_link_in *hw_link_drop(struct hw_link *l)
 void *hw_link_get_sending(const struct hw_link *l)
 {
     for (uint64_t i = l->confirmed; i < l->started; i++)
-        if (l->tx.flight[i % l->tx.ring].end > l->tx.written)
-            return l->tx.flight[i % l->tx.ring].token;
+        if (get_flight(l, i)->end > l->tx.written)
+            return get_flight(l, i)->token;
     return NULL;
 }
 
@@ -516,10 +518,10 @@ int hw_link_let_go(struct hw_link *l, const void *owner)
 static void confirm_upto(struct hw_link *l, uint64_t count)
 {
     l->said = count;
-    while (l->confirmed < count && l->tx.flight[l->confirmed % l->tx.ring].apart <= l->released) {
-        uint64_t i = l->confirmed++ % l->tx.ring;
-        l->in_flight -= l->tx.flight[i].bytes;
-        l->ops->confirmed(l->up, l, l->tx.flight[i].token, l->tx.flight[i].pay);
+    while (l->confirmed < count && get_flight(l, l->confirmed)->apart <= l->released) {
+        const struct hw_link_flight *f = get_flight(l, l->confirmed++);
+        l->in_flight -= f->bytes;
+        l->ops->confirmed(l->up, l, f->token, f->pay);
     }
 }
 
@@ -527,7 +529,7 @@ static void confirm_upto(struct hw_link *l, uint64_t count)
  * transport. */
 static bool was_written(const struct hw_link *l, uint64_t count)
 {
-    return count <= l->started && l->tx.flight[(count - 1) % l->tx.ring].end <= l->tx.written;
+    return count <= l->started && get_flight(l, count - 1)->end <= l->tx.written;
 }
 
 int hw_link_confirm(struct hw_link *l, uint64_t count)
@@ -579,7 +581,7 @@ int hw_link_settle(struct hw_link *l, uint64_t count)
             (unsigned long long)count, (unsigned long long)l->started, (unsigned long long)l->said);
     confirm_upto(l, count);
     for (uint64_t n = count; n < l->started; n++)
-        l->ops->lost(l->up, l, l->tx.flight[n % l->tx.ring].token, l->tx.flight[n % l->tx.ring].pay);
+        l->ops->lost(l->up, l, get_flight(l, n)->token, get_flight(l, n)->pay);
     l->started = count;
     l->in_flight = 0;
     return 0;

@@ -215,12 +215,18 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
     return false;
 }
 
-static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
+/* Passes the parcels that were just confirmed to the layer above. */
+static void pass_confirmed(struct hw_rail *r)
 {
-    if (in->ext_len % 12 != 4 || in->pay)
-        return hw_fail(-EPROTO, "invalid confirmation: extension of %u bytes, payload of %u bytes", in->ext_len,
-                       in->pay);
-    r->ops->marked(r->up, hw_get32(in->ext));
+    struct hw_parcel *list = r->confirmed.first;
+    clear_queue(&r->confirmed);
+    if (list)
+        r->ops->done(r->up, r, list);
+}
+
+/* Takes the counts of a confirmation, which follow its mark. */
+static int take_counts(struct hw_rail *r, const struct hw_link_in *in)
+{
     for (uint32_t at = 4; at < in->ext_len; at += 12) {
         uint32_t i = hw_get32(in->ext + at);
         if (i >= r->links)
@@ -230,6 +236,18 @@ static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
             return rc;
     }
     return 0;
+}
+
+static int take_confirm(struct hw_rail *r, const struct hw_link_in *in)
+{
+    if (in->ext_len % 12 != 4 || in->pay)
+        return hw_fail(-EPROTO, "invalid confirmation: extension of %u bytes, payload of %u bytes", in->ext_len,
+                       in->pay);
+    r->ops->marked(r->up, hw_get32(in->ext));
+    int rc = take_counts(r, in);
+    if (rc == 0) /* otherwise the rail ends, and passes them when it is settled */
+        pass_confirmed(r);
+    return rc;
 }
 
 static int place_rail_frame(void *up, struct hw_link *l, struct hw_link_in *in, struct hw_piece *piece, uint32_t *n)
@@ -303,7 +321,7 @@ static void finish_rail_parcel(void *up, struct hw_link *l, void *token, uint32_
         count_payload(&r->counts.tx_bytes, &r->counts.tx_frames, pay);
     else if (pay)
         add_count(&r->counts.tx_small, pay);
-    r->ops->done(r->up, r, p);
+    append_parcel(&r->confirmed, p);
 }
 
 static void keep_parcel(void *up, struct hw_link *l, void *token, uint32_t pay)
@@ -366,6 +384,7 @@ static void note_released(struct hw_rail *r, struct rail_link *rl)
     if (was == rl->link.gone)
         return;
     hw_link_released(&rl->link, r->io->released(rl->conn));
+    pass_confirmed(r);
     if (was < rl->let_go && rl->link.released >= rl->let_go && r->reading)
         hw_loop_post(r->loop, r->reading);
 }
@@ -606,6 +625,7 @@ void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_
                           .flush.run = flush_rail};
     clear_queue(&r->small);
     clear_queue(&r->bulk);
+    clear_queue(&r->confirmed);
     r->watch.fire = watch_peer;
 }
 
@@ -700,6 +720,7 @@ int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n)
         return rc;
     for (unsigned i = 0; i < r->links; i++)
         (void)hw_link_settle(&r->link[i].link, i < n ? count[i] : r->link[i].link.said);
+    pass_confirmed(r);
     free_links(r);
     r->state = HW_RAIL_DOWN;
     give_back_queues(r);

@@ -53,8 +53,9 @@ struct hw_rail_ops {
     uint32_t (*mark)(void *up);
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed together with the mark. */
     void (*marked)(void *up, uint32_t mark);
-    /* Called when the peer has received the parcel and the payload's memory on this side is no longer read. */
-    void (*done)(void *up, struct hw_rail *r, struct hw_parcel *p);
+    /* Called for a list of parcels when the peer has received them and the memory of their payloads on this side is no
+     * longer read. The list has all parcels that one confirmation covers, in order. */
+    void (*done)(void *up, struct hw_rail *r, struct hw_parcel *list);
     /* Returns parcels that the rail will not carry, because it is not up, is suspect or is distrusted. Small parcels
      * come first in the list. */
     void (*give_back)(void *up, struct hw_rail *r, struct hw_parcel *list);
@@ -191,7 +192,7 @@ struct hw_rail {
     struct hw_task *reading; /* see hw_rail_is_reading() */
     struct rail_queue {
         struct hw_parcel *first, **last;
-    } small, bulk;
+    } small, bulk, confirmed;          /* confirmed: for pass_confirmed() */
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
     struct hw_task work;               /* empties the inbox and reads data */
     /* Writes data at the end of a turn, so that frames of the turn's tasks are sent together. */

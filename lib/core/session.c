@@ -241,14 +241,22 @@ static void take_mark(void *up, uint32_t mark)
     sr->session->ops->marked(sr->session->up, mark);
 }
 
-static void finish_session_parcel(void *up, struct hw_rail *r, struct hw_parcel *p)
+static void finish_session_parcels(void *up, struct hw_rail *r, struct hw_parcel *list)
 {
     struct session_rail *sr = up;
+    struct hw_parcel **at = &list;
     (void)r;
-    if (p->session)
+    while (*at) {
+        struct hw_parcel *p = *at;
+        if (!p->session) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
         free(hw_container_of(p, struct session_note, parcel));
-    else
-        sr->session->ops->done(sr->session->up, sr->index, p);
+    }
+    if (list)
+        sr->session->ops->done(sr->session->up, sr->index, list);
 }
 
 static void return_list(void *up, struct hw_rail *r, struct hw_parcel *list)
@@ -298,7 +306,7 @@ static const struct hw_rail_ops rail_ops = {.fill = fill_frame,
                                             .faulted = fault_parcel,
                                             .mark = get_mark,
                                             .marked = take_mark,
-                                            .done = finish_session_parcel,
+                                            .done = finish_session_parcels,
                                             .give_back = return_list,
                                             .ended = report_end};
 

@@ -36,7 +36,7 @@ struct hw_session_ops {
     int (*refused)(void *up, unsigned rail, struct hw_link_in *in);
     void (*faulted)(void *up, unsigned rail, struct hw_parcel *p);
     uint32_t (*mark)(void *up); /* also called on the home loop */
-    void (*done)(void *up, unsigned rail, struct hw_parcel *p);
+    void (*done)(void *up, unsigned rail, struct hw_parcel *list);
     /* Called on this rail's loop, or on the loop of a rail of the same pair of NICs, when other rails must take this
      * rail's work. */
     void (*suspected)(void *up, unsigned rail);

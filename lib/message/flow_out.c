@@ -494,13 +494,19 @@ static void fault_chunk(void *up, unsigned rail, struct hw_parcel *parcel)
     hw_ops_unlock(p);
 }
 
+/* Returns true if the parcel has all data of an operation that hw_op_send() sends whole. */
+static bool is_small_op(const struct hw_parcel *parcel)
+{
+    return parcel->small && (parcel->type == HW_MSG_WRITE || parcel->type == HW_MSG_DATA);
+}
+
 static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *out)
 {
     struct hw_peer *p = up;
     struct hw_chunk *c = hw_container_of(parcel, struct hw_chunk, parcel);
     int rc = 0;
     out->type = parcel->type;
-    if (parcel->small && (parcel->type == HW_MSG_WRITE || parcel->type == HW_MSG_DATA))
+    if (is_small_op(parcel))
         hw_peer_note_small(p);
     if (is_off(parcel)) {
         end_parcel(p, parcel, false);
@@ -537,13 +543,38 @@ static bool fill_parcel(void *up, struct hw_parcel *parcel, struct hw_link_out *
     return rc == 0;
 }
 
-static void finish_parcel(void *up, unsigned rail, struct hw_parcel *parcel)
+/* Ends the small operations at the head of the list, which the peer has confirmed together, and takes the lock once for
+ * all of them. Returns the rest of the list. */
+static struct hw_parcel *end_small_ops(struct hw_peer *p, struct hw_parcel *list)
+{
+    pthread_mutex_lock(&p->lock);
+    for (struct hw_parcel *next; list && is_small_op(list); list = next) {
+        struct hw_chunk *c = hw_container_of(list, struct hw_chunk, parcel);
+        struct hw_op *op = c->op;
+        uint64_t len = op->total ? c->len : 1;
+        next = list->next;
+        free_chunk(c);
+        hw_op_sub_locked(op, len);
+    }
+    hw_ops_unlock(p);
+    return list;
+}
+
+static void finish_parcels(void *up, unsigned rail, struct hw_parcel *list)
 {
     struct hw_peer *p = up;
-    if (!parcel->small)
-        hw_pace_confirm(&p->pace[rail], &p->session.rail[rail].rail,
-                        hw_container_of(parcel, struct hw_chunk, parcel)->len);
-    end_parcel(up, parcel, true);
+    while (list) {
+        struct hw_parcel *parcel = list;
+        if (is_small_op(parcel)) {
+            list = end_small_ops(p, list);
+            continue;
+        }
+        list = parcel->next;
+        if (!parcel->small)
+            hw_pace_confirm(&p->pace[rail], &p->session.rail[rail].rail,
+                            hw_container_of(parcel, struct hw_chunk, parcel)->len);
+        end_parcel(p, parcel, true);
+    }
 }
 
 /* Ends a parcel that is lost because the session is dead. */
@@ -631,7 +662,7 @@ const struct hw_session_ops hw_peer_session_ops = {.fill = fill_parcel,
                                                    .marked = take_refusal_mark,
                                                    .suspected = note_suspected,
                                                    .doubted = note_doubted,
-                                                   .done = finish_parcel,
+                                                   .done = finish_parcels,
                                                    .ended = note_end,
                                                    .down = note_down,
                                                    .died = note_death,

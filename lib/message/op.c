@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define NO_SLOT UINT32_MAX
+/* Maximum number of operations whose end flush_some() reports at a time. */
+#define FLUSH_MOST 32
 
 struct hw_note *hw_note_new(uint32_t len)
 {
@@ -17,11 +19,15 @@ struct hw_note *hw_note_new(uint32_t len)
     return note;
 }
 
-struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
+struct hw_op *hw_op_alloc(uint32_t n)
 {
-    struct hw_op *op = hw_zalloc(sizeof *op + n * sizeof op->span[0]);
-    if (!op)
-        return NULL;
+    struct hw_op *op;
+    return malloc(sizeof *op + n * sizeof op->span[0]);
+}
+
+void hw_op_init(struct hw_op *op, struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
+{
+    memset(op, 0, sizeof *op);
     op->peer = p;
     op->kind = kind;
     op->n = n;
@@ -31,17 +37,32 @@ struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
     hw_list_init(&op->queued);
     hw_list_init(&op->timed);
     hw_list_init(&op->serve_at);
+}
+
+struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
+{
+    struct hw_op *op = hw_op_alloc(n);
+    if (!op)
+        return NULL;
+    hw_op_init(op, p, kind, n);
+    memset(op->span, 0, n * sizeof op->span[0]);
     return op;
+}
+
+bool hw_op_drop(struct hw_op *op)
+{
+    /* if this is the only reference, no other thread can add one */
+    if (atomic_load(&op->refs) != 1 && atomic_fetch_sub(&op->refs, 1) != 1)
+        return false;
+    free(op->note);
+    free(op->text);
+    return true;
 }
 
 void hw_op_put(struct hw_op *op)
 {
-    /* if this is the only reference, no other thread can add one */
-    if (atomic_load(&op->refs) != 1 && atomic_fetch_sub(&op->refs, 1) != 1)
-        return;
-    free(op->note);
-    free(op->text);
-    free(op);
+    if (hw_op_drop(op))
+        free(op);
 }
 
 /* ---- numbers and results --------------------------------------------------------------------------------- */
@@ -188,40 +209,67 @@ static void count_in_flight(struct hw_peer *p, int n)
                           memory_order_relaxed);
 }
 
-/* Calls over() of one operation that has ended or is deserted, or copies a receive's message. Called with the lock
- * held; releases the lock. */
-static void flush_one(struct hw_peer *p)
+void hw_op_drop_imports(struct hw_op *op)
 {
+    const struct hw_import *last = NULL;
+    for (uint32_t i = 0; i < op->n && op->holds_imports; i++) {
+        struct hw_import *import = op->span[i].import;
+        if (import && import != last)
+            hw_import_put(op->peer, import);
+        last = import ? import : last;
+    }
+    op->holds_imports = false;
+}
+
+/* Removes the first operation that has ended or is deserted from hw_peer.over, and passes the reference to the caller.
+ * *tell is true if over() must be called. Returns NULL if there is none. Called with the lock held. */
+static struct hw_op *take_over(struct hw_peer *p, bool *tell)
+{
+    struct hw_op *op = hw_list_first(&p->over, struct hw_op, queued);
+    if (!op)
+        return NULL;
+    hw_list_remove(&op->queued);
+    *tell = !op->told;
+    op->told = true;
+    if (*tell) {
+        count_end(p, op);
+        hw_op_drop_imports(op);
+    }
+    if (*tell && is_in_flight_kind(op))
+        count_in_flight(p, -1);
+    if (op->pending)
+        atomic_fetch_add(&op->refs, 1);
+    return op;
+}
+
+/* Calls over() of operations that have ended or are deserted, or copies the message of one receive. Called with the
+ * lock held; releases the lock. */
+static void flush_some(struct hw_peer *p)
+{
+    struct hw_op *op[FLUSH_MOST];
+    bool tell[FLUSH_MOST];
+    unsigned n = 0;
     hw_notes_resume(p); /* the first waiting notification may have been cancelled */
     struct hw_op *receive = hw_list_first(&p->filling, struct hw_op, queued);
-    struct hw_op *op = receive ? receive : hw_list_first(&p->over, struct hw_op, queued);
-    bool tell = op && !op->told, last = op && !op->pending;
-    if (op)
-        hw_list_remove(&op->queued);
-    if (op && !receive) {
-        if (tell)
-            count_end(p, op);
-        if (tell && is_in_flight_kind(op))
-            count_in_flight(p, -1);
-        op->told = true;
-        if (!last)
-            atomic_fetch_add(&op->refs, 1);
-    }
+    if (receive)
+        hw_list_remove(&receive->queued);
+    while (!receive && n < FLUSH_MOST && (op[n] = take_over(p, &tell[n])))
+        n++;
     atomic_store_explicit(&p->unflushed, !hw_list_empty(&p->filling) || !hw_list_empty(&p->over), memory_order_release);
     pthread_mutex_unlock(&p->lock);
     if (receive)
         hw_queue_copy(receive);
-    if (!op || receive)
-        return;
-    if (tell)
-        op->over(op);
-    hw_op_put(op);
+    for (unsigned i = 0; i < n; i++) {
+        if (tell[i])
+            op[i]->over(op[i]);
+        hw_op_put(op[i]);
+    }
 }
 
 void hw_ops_unlock(struct hw_peer *p)
 {
     while (atomic_load(&p->unflushed)) {
-        flush_one(p);
+        flush_some(p);
         if (!atomic_load(&p->unflushed))
             return;
         pthread_mutex_lock(&p->lock);
@@ -402,20 +450,29 @@ static uint64_t count_left(const struct hw_op *op)
     return 1 + (op->has_note || op->kind == HW_OP_BYE) + op->total;
 }
 
-int hw_op_post(struct hw_op *op)
+int hw_op_import(struct hw_op *op, uint32_t i, uint64_t id, uint64_t secret)
+{
+    const struct hw_import *before = i ? op->span[i - 1].import : NULL;
+    int rc = hw_import_get(op->peer, id, secret, &op->span[i].import);
+    if (rc < 0)
+        return rc;
+    if (op->span[i].import == before) /* successive spans of one region hold one reference */
+        hw_import_put(op->peer, op->span[i].import);
+    op->holds_imports = true;
+    return 0;
+}
+
+/* Starts an operation. After a failure, the operation still holds its imports. */
+static int start_op(struct hw_op *op)
 {
     struct hw_peer *p = op->peer;
     int rc = count_bytes(op);
+    if (rc == 0 && p->dead)
+        rc = hw_fail(p->dead, "the connection to the peer has ended");
+    if (rc == 0 && op->kind != HW_OP_SERVE)
+        rc = take_op_slot(p, op);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&p->lock);
-    rc = p->dead                   ? hw_fail(p->dead, "the connection to the peer has ended")
-         : op->kind == HW_OP_SERVE ? 0
-                                   : take_op_slot(p, op);
-    if (rc < 0) {
-        pthread_mutex_unlock(&p->lock);
-        return rc;
-    }
     /* the operation is not visible to other threads yet */
     atomic_store_explicit(&op->refs, atomic_load_explicit(&op->refs, memory_order_relaxed) + 1, memory_order_relaxed);
     op->has_note = op->note != NULL;
@@ -440,6 +497,22 @@ int hw_op_post(struct hw_op *op)
     p->started += rc >= 0 && op->kind < HW_OP_BYE;
     if (rc >= 0 && is_in_flight_kind(op))
         count_in_flight(p, 1);
+    return rc;
+}
+
+int hw_op_post_locked(struct hw_op *op)
+{
+    int rc = start_op(op);
+    if (rc < 0)
+        hw_op_drop_imports(op);
+    return rc;
+}
+
+int hw_op_post(struct hw_op *op)
+{
+    struct hw_peer *p = op->peer;
+    pthread_mutex_lock(&p->lock);
+    int rc = hw_op_post_locked(op);
     hw_ops_unlock(p);
     return rc;
 }

@@ -27,9 +27,6 @@ void hw_ops_resume(struct hw_peer *p, struct hw_list *ops);
 void hw_notes_resume(struct hw_peer *p);
 /* Ends operations that waited until control messages were read. Called with the lock held. */
 void hw_ops_unfence(struct hw_peer *p);
-/* Releases the lock, copies eager messages to their receives, and calls over() of the operations that have ended or are
- * deserted. */
-void hw_ops_unlock(struct hw_peer *p);
 /* Works like hw_ops_unlock(), but is called without the lock. */
 void hw_ops_flush(struct hw_peer *p);
 /* Records that hw_ops_unlock() may have something to flush. Called with the lock held. */

@@ -157,6 +157,7 @@ struct hw_op {
     struct hw_note *message;    /* receive: an eager message that must be copied */
     uint32_t ready;             /* number of leading spans whose region is known */
     bool pending, started;      /* pending: in hw_peer.all; started: no longer waits to start */
+    bool holds_imports;         /* see hw_op_import(); protected by the lock */
     bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to the session */
     struct hw_control *control; /* notify, BYE, and write of no bytes with a note: the message to the peer */
     struct hw_list all;         /* entry in hw_peer.all */
@@ -168,17 +169,35 @@ struct hw_op {
 };
 
 /* Creates an operation of n spans. The caller sets over, user, deadline, note and queue, and space, ptr, len, import
- * and remote of each span. The imports must remain valid until over() is called. The caller owns the reference. Returns
- * NULL if out of memory. */
+ * and remote of each span. Imports that hw_op_import() did not set must remain valid until over() is called. The caller
+ * owns the reference. Returns NULL if out of memory. */
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
-/* Drops a reference. */
+/* Allocates memory for an operation of up to n spans, which hw_op_init() initializes. Returns NULL if out of memory. */
+struct hw_op *hw_op_alloc(uint32_t n);
+/* Initializes an operation of n spans in such memory. The caller sets all members of the spans. */
+void hw_op_init(struct hw_op *op, struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
+/* Drops a reference. Frees the operation if this was the last one. */
 void hw_op_put(struct hw_op *op);
+/* Works like hw_op_put(), but does not free the memory of the operation itself. Returns true if the operation has ended
+ * its life: the memory then belongs to the caller. */
+bool hw_op_drop(struct hw_op *op);
+/* Sets the import of span i to the peer's region id, like hw_import_get(). Unless this span's import is that of the
+ * span before, the operation holds a reference until it is over or was not posted. Called with the peer's lock held, in
+ * ascending order of i. */
+int hw_op_import(struct hw_op *op, uint32_t i, uint64_t id, uint64_t secret);
+/* Releases the references of an operation that is not posted. Called with the peer's lock held. */
+void hw_op_drop_imports(struct hw_op *op);
 /* Starts an operation. over() will be called, possibly before this function returns. After a failure over() is not
  * called. Fails with -EAGAIN if HW_OPS operations are in flight or too many queues are in use, -ESHUTDOWN for a closed
  * stream, -EFAULT for a range outside a region, -EACCES if the region's rights do not allow the operation, -E2BIG for
  * too many bytes, -ENOMEM, the error with which the peer refused access to a region (such as -ESTALE), or the error
  * that the peer died with. */
 int hw_op_post(struct hw_op *op);
+/* Works like hw_op_post(), but is called with the peer's lock held, and calls over() only in hw_ops_unlock(). */
+int hw_op_post_locked(struct hw_op *op);
+/* Releases the peer's lock, copies eager messages to their receives, and calls over() of the operations that have ended
+ * or are deserted. */
+void hw_ops_unlock(struct hw_peer *p);
 /* Cancels an operation with this error. The operation ends soon, with this error or with the result that was already
  * known. */
 void hw_op_cancel(struct hw_op *op, int why);
@@ -290,7 +309,7 @@ struct hw_peer {
     struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
     struct hw_list fenced;            /* operations that wait until control messages are read */
     struct hw_list filling;           /* receives with a message that must be copied */
-    struct hw_list over;              /* operations that have ended or are deserted, for flush_one() */
+    struct hw_list over;              /* operations that have ended or are deserted, for flush_some() */
     atomic_bool unflushed;            /* see hw_ops_need_flush(); set with the lock held */
     struct hw_list serving[HW_READS]; /* answers to the peer's requests, by the peer's landing */
     struct op_slot {

@@ -110,15 +110,16 @@ struct hw_import {
 
 struct hw_imports {
     struct hw_import *chain[HW_IMPORT_CHAINS];
-    uint32_t n; /* at most HW_HANDLES */
+    struct hw_import *recent; /* import that was found last, or NULL */
+    uint32_t n;               /* at most HW_HANDLES */
     uint8_t binding[HW_BINDING];
 };
 
 /* Adds a user of the peer's region id, and stores the import in *out. Asks the peer for a handle on first use. Fails
- * with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error that the peer died with. May be called
- * from any thread. */
+ * with -ENOMEM, with -ENOSPC if too many regions are imported, or with the error that the peer died with. Called with
+ * the peer's lock held. */
 int hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret, struct hw_import **out);
-/* Removes a user. May be called from any thread. */
+/* Removes a user. Called with the peer's lock held. */
 void hw_import_put(struct hw_peer *p, struct hw_import *i);
 /* Processes the peer's answer. Fails with -EPROTO if no answer was expected. */
 int hw_import_answer(struct hw_peer *p, const struct hw_control_head *h);

@@ -8,41 +8,49 @@
 
 #include "base/base.h"
 
+#include <endian.h>
 #include <string.h>
 
 /* ---- little-endian access ------------------------------------------------------------------- */
 
+/* memcpy() compiles to one instruction, which does not always hold for an expression of single bytes. */
 static inline void hw_put16(uint8_t *p, uint16_t v)
 {
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
+    v = htole16(v);
+    memcpy(p, &v, sizeof v);
 }
 
 static inline void hw_put32(uint8_t *p, uint32_t v)
 {
-    hw_put16(p, (uint16_t)v);
-    hw_put16(p + 2, (uint16_t)(v >> 16));
+    v = htole32(v);
+    memcpy(p, &v, sizeof v);
 }
 
 static inline void hw_put64(uint8_t *p, uint64_t v)
 {
-    hw_put32(p, (uint32_t)v);
-    hw_put32(p + 4, (uint32_t)(v >> 32));
+    v = htole64(v);
+    memcpy(p, &v, sizeof v);
 }
 
 static inline uint16_t hw_get16(const uint8_t *p)
 {
-    return (uint16_t)(p[0] | p[1] << 8);
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return le16toh(v);
 }
 
 static inline uint32_t hw_get32(const uint8_t *p)
 {
-    return (uint32_t)hw_get16(p) | (uint32_t)hw_get16(p + 2) << 16;
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
 }
 
 static inline uint64_t hw_get64(const uint8_t *p)
 {
-    return (uint64_t)hw_get32(p) | (uint64_t)hw_get32(p + 4) << 32;
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return le64toh(v);
 }
 
 /* ---- bootstrap: the first messages of every connection --------------------------------------- */

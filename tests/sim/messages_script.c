@@ -72,9 +72,11 @@ static void forget_op(struct action *a)
     if (a->op)
         hw_op_put(a->op);
     a->op = NULL;
+    pthread_mutex_lock(&a->node->peer.lock);
     for (uint32_t i = 0; i < a->parts; i++)
         if (a->part[i].import)
             hw_import_put(&a->node->peer, a->part[i].import);
+    pthread_mutex_unlock(&a->node->peer.lock);
     a->part[0].import = a->part[1].import = NULL;
 }
 
@@ -168,7 +170,9 @@ static bool import_parts(struct sim *s, struct action *a)
         a->wrong = a->wrong ? a->wrong : wrong;
         t->at = t->region->used;
         t->region->used += a->len;
+        pthread_mutex_lock(&a->node->peer.lock);
         here &= hw_import_get(&a->node->peer, id, secret, &t->import) == 0;
+        pthread_mutex_unlock(&a->node->peer.lock);
     }
     return here;
 }

@@ -152,11 +152,9 @@ static int take_parcel(void *up, unsigned rail, const struct hw_link_in *in)
     return 0;
 }
 
-static void end_parcel(void *up, unsigned rail, struct hw_parcel *p)
+static void end_parcel(struct node *n, struct hw_parcel *p)
 {
-    struct node *n = up;
     struct parcel *q = hw_container_of(p, struct parcel, parcel);
-    (void)rail;
     if (!q->arrived)
         sim_fail(n->w->s, "parcel %u is done and has not arrived", q->serial);
     if (q->done || q->lost)
@@ -164,6 +162,15 @@ static void end_parcel(void *up, unsigned rail, struct hw_parcel *p)
     if (q->mark > n->marked)
         sim_fail(n->w->s, "parcel %u is done before its mark is here", q->serial);
     q->done = true;
+}
+
+static void end_parcels(void *up, unsigned rail, struct hw_parcel *list)
+{
+    (void)rail;
+    for (struct hw_parcel *next; list; list = next) {
+        next = list->next;
+        end_parcel(up, list);
+    }
 }
 
 static void lose_parcel(void *up, struct hw_parcel *p)
@@ -213,7 +220,7 @@ static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .mark = get_mark,
                                           .marked = take_mark,
                                           .suspected = note_suspected,
-                                          .done = end_parcel,
+                                          .done = end_parcels,
                                           .ended = note_end,
                                           .down = note_down,
                                           .died = note_death,

@@ -224,8 +224,10 @@ static void lose_notes(void)
     unsigned right = 0;
     make_peer(&loop);
     struct hw_import *import;
+    pthread_mutex_lock(&peer.lock);
     if (!c || hw_import_get(&peer, 7, 9, &import) < 0)
         exit(1);
+    pthread_mutex_unlock(&peer.lock);
     c->head = (struct hw_control_head){.kind = HW_CONTROL_HANDLE, .a = 7, .b = 1, .d = 4096 << 3 | HAWSER_REMOTE_WRITE};
     hw_control_arrived(&peer, 0, c);
     for (unsigned i = 0; i < 4; i++)
@@ -240,7 +242,9 @@ static void lose_notes(void)
     is_int(atomic_load(&op[3]->result), -ECONNRESET, "the notification that waited fails too");
     for (unsigned i = 0; i < 4; i++)
         hw_op_put(op[i]);
+    pthread_mutex_lock(&peer.lock);
     hw_import_put(&peer, import);
+    pthread_mutex_unlock(&peer.lock);
     drop_peer();
 }
 

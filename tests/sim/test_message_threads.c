@@ -196,9 +196,11 @@ static void *run_app(void *arg)
     struct app *a = arg;
     struct app *o = a->other;
     struct hw_import *readable, *writable;
+    pthread_mutex_lock(&a->peer.lock);
     if (hw_import_get(&a->peer, o->readable.id, o->readable.secret, &readable) < 0 ||
         hw_import_get(&a->peer, o->writable.id, o->writable.secret, &writable) < 0)
         abort();
+    pthread_mutex_unlock(&a->peer.lock);
     uint64_t limit = hw_now() + 120000 * HW_MS;
     for (uint32_t posted = 0, over = 0; over < OPS && hw_now() < limit;)
         for (uint32_t i = 0; i < SLOTS; i++) {
@@ -210,8 +212,10 @@ static void *run_app(void *arg)
             else
                 usleep(50);
         }
+    pthread_mutex_lock(&a->peer.lock);
     hw_import_put(&a->peer, readable);
     hw_import_put(&a->peer, writable);
+    pthread_mutex_unlock(&a->peer.lock);
     return NULL;
 }
 

@@ -120,13 +120,16 @@ static int take_parcel(void *up, unsigned rail, const struct hw_link_in *in)
     return 0;
 }
 
-static void end_parcel(void *up, unsigned rail, struct hw_parcel *p)
+static void end_parcels(void *up, unsigned rail, struct hw_parcel *list)
 {
     struct node *self = up;
     (void)rail;
-    if (atomic_load(&self->arrived[hw_container_of(p, struct parcel, parcel)->serial]) != 1)
-        atomic_fetch_add(&self->wrong, 1);
-    atomic_fetch_add(&self->done, 1);
+    for (struct hw_parcel *next; list; list = next) {
+        next = list->next;
+        if (atomic_load(&self->arrived[hw_container_of(list, struct parcel, parcel)->serial]) != 1)
+            atomic_fetch_add(&self->wrong, 1);
+        atomic_fetch_add(&self->done, 1);
+    }
 }
 
 static void note_end(void *up, unsigned rail, int why)
@@ -171,7 +174,7 @@ static const struct hw_session_ops ops = {.fill = fill_parcel,
                                           .mark = get_mark,
                                           .marked = take_mark,
                                           .suspected = note_suspected,
-                                          .done = end_parcel,
+                                          .done = end_parcels,
                                           .ended = note_end,
                                           .down = note_down,
                                           .died = note_death,

@@ -159,6 +159,46 @@ static void completions(void)
     ph_drop(&b);
 }
 
+/* Tests writes without handles in one call of which every seventh is to a region that the peer has revoked. The memory
+ * of the operations is used again in each round, with other numbers of descriptors and bytes. */
+static void revoked_among_others(void)
+{
+    struct ph_buf b = ph_buf(pr.b, MANY * SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
+    struct ph_buf gone = ph_buf(pr.b, SMALL, 0, HAWSER_REMOTE_WRITE, NULL);
+    static struct hawser_vec two[MANY][2];
+    static char data[SMALL];
+    struct hawser_completion c[64];
+    must(hawser_revoke(pr.b, gone.key));
+    for (int round = 0, n = 0, wrong = 0; round < 4; round++, n = 0, wrong = 0) {
+        memset(data, 'a' + round, sizeof data);
+        for (unsigned i = 0; i < MANY; i++) {
+            size_t len = 1 + (i + (unsigned)round * 17) % (SMALL / 2);
+            for (unsigned k = 0; k < 2; k++)
+                two[i][k] = (struct hawser_vec){.data = data,
+                                                .length = len,
+                                                .region = i % 7 ? &b.region : &gone.region,
+                                                .remote_offset = (i % 7 ? i * SMALL : 0) + k * len};
+            opts[i] = (struct hawser_op_options){.size = sizeof opts[i], .user = i};
+            req[i] =
+                (struct hawser_request){.kind = HAWSER_WRITE, .vecs = two[i], .n_vecs = 1 + i % 2, .opts = &opts[i]};
+        }
+        must(hawser_submit(pr.ab, req, MANY, NULL));
+        while (n < MANY) {
+            int k = hawser_poll_wait(pr.a, c, 1 + 21 * round, 10000);
+            if (k <= 0)
+                bail("no completion of %d", n);
+            for (int i = 0; i < k; i++, n++)
+                wrong += c[i].result != (c[i].user % 7 ? 0 : -ESTALE);
+        }
+        ph_see(pr.ba);
+        for (unsigned i = 0; i < MANY; i++)
+            wrong += i % 7 && memcmp(b.p + i * SMALL, data, req[i].n_vecs * two[i][0].length) != 0;
+        is_int(wrong, 0, "exactly the writes to the revoked region fail, and the others are in place");
+    }
+    ph_drop(&b);
+    ph_drop(&gone);
+}
+
 /* ---- invalid requests ---------------------------------------------------------------------------------- */
 
 static void stops(void)
@@ -304,6 +344,7 @@ int main(void)
     many_writes(MANY);
     keep_order();
     completions();
+    revoked_among_others();
     stops();
     submit_from_threads();
     death();
