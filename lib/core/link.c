@@ -156,8 +156,9 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
     uint32_t n = 0;
     if (l->ended)
         return 0;
-    while (has_room_for_frame(l) && append_link_frame(l, count_budget(l)))
-        ;
+    l->tx.dry = false;
+    while (!l->tx.dry && has_room_for_frame(l))
+        l->tx.dry = !append_link_frame(l, count_budget(l));
     /* headers must be sent separately from the second stream */
     bool heads = l->tx.apart && l->tx.piece_at < l->tx.apart_at;
     uint32_t end = heads ? l->tx.apart_at : l->tx.n_pieces;
@@ -169,6 +170,11 @@ uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap)
 bool hw_link_has_unsent(const struct hw_link *l)
 {
     return l->tx.piece_at < l->tx.n_pieces;
+}
+
+bool hw_link_is_dry(const struct hw_link *l)
+{
+    return l->tx.dry && !hw_link_has_unsent(l);
 }
 
 bool hw_link_sends_apart(const struct hw_link *l)

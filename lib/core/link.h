@@ -139,6 +139,7 @@ struct hw_link {
         struct hw_piece piece[HW_LINK_BATCH + HW_LINK_PIECES + 1];
         uint32_t piece_at, n_pieces;
         uint64_t payload; /* bytes of the pieces that are not in buf, including bytes already sent */
+        bool dry;         /* pull() had no frame when it was last called */
         bool apart;       /* pieces [apart_at, n_pieces) are for the second stream; no frame is added after them */
         uint32_t apart_at;
         struct hw_link_copy {
@@ -178,6 +179,8 @@ void hw_link_free(struct hw_link *l);
 uint32_t hw_link_tx(struct hw_link *l, struct hw_piece *out, uint32_t cap);
 /* Returns true if frames that were pulled are not completely sent. */
 bool hw_link_has_unsent(const struct hw_link *l);
+/* Returns true if the last hw_link_tx() found no further frame, and all that it returned was sent. */
+bool hw_link_is_dry(const struct hw_link *l);
 /* Returns true if the pieces from hw_link_tx() are for the second stream. */
 bool hw_link_sends_apart(const struct hw_link *l);
 /* Reports that the first n bytes from hw_link_tx() have been written. */

@@ -415,6 +415,8 @@ static bool write_link(struct hw_rail *r, unsigned i)
         }
         r->loop->moved += (uint64_t)done;
         hw_link_sent(&rl->link, (uint64_t)done);
+        if (hw_link_is_dry(&rl->link))
+            return false;
     }
     return true;
 }

@@ -181,6 +181,8 @@ static struct hw_parcel *cut_for_rail(void *up, unsigned rail, uint64_t budget)
     struct hw_op *op = p->current[rail];
     struct hw_rail *r = &p->session.rail[rail].rail;
     struct hw_stripe s = {.min_chunk = HW_MIN(r->limits.window, HW_CHUNK) / 4};
+    if (!op && !atomic_load(&p->uncut))
+        return NULL; /* the usual case while there are only small operations */
     hw_pace_look(p->pace, p->session.rails, rail, r, &s);
     for (;;) {
         bool wait = false;
