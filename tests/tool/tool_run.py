@@ -73,6 +73,14 @@ def measurements(tmp):
     r = run("bench", s.host, "--op", "pingpong", "--iters", "300", "--compare-raw", "--json", "-")
     row = json.loads(r.stdout) if r.returncode == 0 else {}
     ok(row.get("raw_pingpong_spin_us", 0) > 0 and row["raw_pingpong_block_us"] > 0, "ping-pong beside plain sockets", r)
+    r = run("bench", s.host, "--size", "64KiB", "--iters", "16", "--rounds", "1", "--compare-raw", "-c", "1,2", "--window", "1MiB")
+    ok(r.returncode == 0 and re.search("GB/s raw GB/s +ratio ", r.stdout) and
+       len(re.findall(r"^ +[12] +1MiB +64KiB +[0-9.]+ +[0-9.]+ +[0-9.]+ ", r.stdout, re.M)) == 2,
+       "plain sockets in the table of a sweep, for each number of channels", r)
+    r = run("bench", s.host, "--op", "pingpong", "--iters", "16", "--rounds", "1", "--compare-raw", "-c", "1,2")
+    ok(r.returncode == 0 and re.search("p50 us +raw us ", r.stdout) and
+       len(re.findall(r"^ +[12] +\S+ +8B? +[0-9.]+ +[0-9.]+ +[0-9.]+ +0 +0$", r.stdout, re.M)) == 2,
+       "also of a sweep of ping-pong", r)
     for op in "write", "send":
         r = run("bench", s.host, "--op", op, "--size", "256KiB", "--duration", "300ms", "--json", "-")
         row = json.loads(r.stdout) if r.returncode == 0 else {}
