@@ -81,6 +81,12 @@ def measurements(tmp):
     ok(r.returncode == 0 and re.search("p50 us +raw us ", r.stdout) and
        len(re.findall(r"^ +[12] +\S+ +8B? +[0-9.]+ +[0-9.]+ +[0-9.]+ +0 +0$", r.stdout, re.M)) == 2,
        "also of a sweep of ping-pong", r)
+    note = "# channels 20: each pair of NICs has 16 channels, with 2 connections each,\n#   because a peer has at most 16 channels\n"
+    for more in ["-c", "20"], ["-c", "1,20"], ["-K", "channels=20"], ["-c", "20", "--bidir"]:
+        r = run("bench", s.host, "--size", "64KiB", "--iters", "8", *more)
+        ok(r.returncode == 0 and r.stdout.count("# channels") == 1 and note in r.stdout, f"more channels than a peer has: {' '.join(more)}", r)
+    r = run("bench", s.host, "--size", "64KiB", "--iters", "8", "-c", "16")
+    ok(r.returncode == 0 and "# channels" not in r.stdout, "as many as a peer has: no such line", r)
     for op in "write", "send":
         r = run("bench", s.host, "--op", op, "--size", "256KiB", "--duration", "300ms", "--json", "-")
         row = json.loads(r.stdout) if r.returncode == 0 else {}

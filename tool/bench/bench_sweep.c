@@ -191,10 +191,16 @@ static int take_lines(struct sweep *s, int fd, const char *what)
     int rc = rep_read(f, "the output of a run", &rep);
     if (rc == 0) {
         bool sums = false;
-        for (size_t i = 0; i < rep.n_row; i++)
+        uint64_t v[2] = {0}, used = 0;
+        for (size_t i = 0; i < rep.n_row; i++) {
+            const double channels = rep.row[i].num[REP_CHANNELS];
             sums |= rep.row[i].sum;
+            used = HW_MAX(used, channels > 0 ? (uint64_t)channels : 0);
+        }
         for (size_t i = 0; i < rep.n_row; i++)
             print_row(s, &rep.row[i], what, !sums);
+        (void)bench_one(what, v);
+        bench_print_channels(s->table, v[0] ? v[0] : s->b->knobs.channels, used);
         rep_free(&rep);
     }
     rewind(f);
