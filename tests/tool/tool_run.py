@@ -30,7 +30,7 @@ def usage():
              "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
              "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --window 1 x": "window", "bench --knob chunk=1MiB x": "was removed",
              "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "cannot be combined", "serve --port 65536": "65536",
-             "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x",
+             "serve --bind here": "here", "validate --channels 17 x": "--channels: '17' is not a whole number from 1 to 16", "validate --size 1 x": "'1'", "demo x": "x",
              "doctor a b": "unexpected argument", "doctor --only nic,cats": "'cats'", "doctor --only pair": "HOST",
              "doctor x:0": "x:0", "doctor --reverse-port 22 x": "22"}
     for argv, said in wrong.items():
@@ -98,6 +98,8 @@ def measurements(tmp):
     r = run("validate", s.host, "--size", "1MiB")
     ok(r.returncode == 0 and r.stdout.endswith("Success: 4 / 4\n") and len(re.findall(r"^channel .* OK$", r.stdout, re.M)) == 4,
        "validate: a line per channel and `Success: 4 / 4`", (r, s.alive()))
+    r = run("validate", s.host, "--size", "64KiB", "--channels", "16")
+    ok(r.returncode == 0 and r.stdout.endswith("Success: 16 / 16\n"), "validate: as many channels as it accepts", (r, s.alive()))
     two = [subprocess.Popen([HAWSER, "bench", s.host, "--op", op, "--size", "256KiB", "--iters", "500"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for op in ("write", "send")]
     said = [p.communicate(timeout=60)[1] for p in two]
