@@ -107,6 +107,16 @@ def measurements(tmp):
     ok(s.stop() == 0 and re.search(r"^\d+ clients .* 0 bad bytes", s.said, re.M), "SIGINT ends serve with a summary", s.said)
 
 
+def unknown_nic():
+    for name, guess in ("l0", " (did you mean lo?)"), ("nosuch0", ""):
+        s = Serve("-K", f"nics=lo,{name}")
+        s.stop()
+        s.errors.seek(0)
+        said = s.errors.read()
+        ok(said == f'hawser: warning: knob nics: no NIC of this machine is named "{name}"{guess}; peers cannot use it yet\n',
+           f"serve with the unknown NIC {name}: a warning at the start", said)
+
+
 def doctor():
     r = run("doctor", "--json")
     said = json.loads(r.stdout)
@@ -172,6 +182,7 @@ def keys(tmp):
 with tempfile.TemporaryDirectory() as d:
     usage()
     measurements(pathlib.Path(d))
+    unknown_nic()
     doctor()
     clients_die()
     keys(pathlib.Path(d))
