@@ -55,6 +55,11 @@ def inside(d):
        "status --json")
     r = run("status", *at)
     ok(r.returncode == 0 and r.stdout.startswith("box: running") and "as rdma1" in r.stdout, "status")
+    hide = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", 'umount "$1" && shift && exec "$@"', "sh", f"{d}/box.netns"]
+    seen = [subprocess.run([*hide, HAWSER, "sandbox", "status", *at, *more], capture_output=True, text=True, timeout=60) for more in ([], ["--json"])]
+    ok("lost" not in seen[0].stdout and "eth0            unknown\n" in seen[0].stdout and seen[0].stdout.count("other than this one") == 1 and
+       [x["place"] for x in json.loads(seen[1].stdout)[0]["nics"]] == ["unknown"] * 2,
+       f"status in a namespace that sees neither the host nor the container: {[(x.stdout, x.stderr) for x in seen]}")
     r = run("move", "box", "--netns", box.pid, "--nics", "eth2", *at)
     ok(r.returncode == 1 and "journal of box" in r.stderr, f"a second move of one container: {r.stderr.strip()}")
     r = run("move", "other", "--netns", box.pid, "--nics", "eth0", *at)
