@@ -174,6 +174,11 @@ def keys(tmp):
     r = run("bench", s.host, "--key-file", other)
     ok(r.returncode == 1 and "0644" in r.stderr, "a key file that everyone can read is refused", r)
     s.stop()
+    said = subprocess.run(["timeout", "-s", "INT", "2", HAWSER, "serve", "--port", "0", "--key-file", key], stdout=subprocess.PIPE, text=True).stdout
+    hosts = re.findall(r"^  hawser bench (\S+)", said, re.M)
+    own = [h for h in hosts if re.match(r"127\.|\[::1\]", h)]
+    ok(hosts and (own == hosts and "On this node run one of\n" in said or not own and "On the other node run one of\n" in said),
+       "serve prints loopback addresses only if there are no others", said)
     s = Serve("--once")
     run("bench", s.host, "--iters", "2", "--size", "1KiB")
     ok(s.wait() == 0 and "1 client " in s.said, "--once ends after one client", s.said)
