@@ -107,6 +107,13 @@ def measurements(tmp):
     ok(s.stop() == 0 and re.search(r"^\d+ clients .* 0 bad bytes", s.said, re.M), "SIGINT ends serve with a summary", s.said)
 
 
+def devmem():
+    r = run("devmem", "status", "--json")
+    nics = json.loads(r.stdout)["nics"]
+    ok(r.returncode == 0 and all(n["header_split"] != "auto" for n in nics if n["receive"] == "no"),
+       "devmem status: header split is automatic only if the driver can have it", nics)
+
+
 def unknown_nic():
     for name, guess in ("l0", " (did you mean lo?)"), ("nosuch0", ""):
         s = Serve("-K", f"nics=lo,{name}")
@@ -187,6 +194,7 @@ def keys(tmp):
 with tempfile.TemporaryDirectory() as d:
     usage()
     measurements(pathlib.Path(d))
+    devmem()
     unknown_nic()
     doctor()
     clients_die()
