@@ -77,7 +77,9 @@ def inside(d):
         run("restore", f"c{i}", *at)
     ok(nics() == all_nics, "which gives it back")
 
-    ok(run("move", "box", "--netns", box.pid, "--nics", "eth0", *at).returncode == 0, "move again")
+    r = run("move", "box", "--netns", box.pid, "--nics", "eth0,eth2=rdma2", "-v", *at)
+    ok(r.returncode == 0 and "eth0 is in the container\n" in r.stderr and "eth2 is in the container, as rdma2\n" in r.stderr,
+       f"move again; --verbose says which NICs are moved: {r.stderr}")
     w = subprocess.Popen([HAWSER, "sandbox", "watch", "box", *at])
     w.send_signal(signal.SIGTERM)
     ok(w.wait(30) != 0 and "eth0" not in nics(), "watch ends by a signal, and has restored nothing")
