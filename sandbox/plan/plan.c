@@ -441,6 +441,9 @@ static int collect_plan_warnings(struct work *w)
                                  w->p->rdma[r].why);
         if (state && strcmp(state, "down") == 0)
             add_plan_warning(w, "%s is down", s->net[i].name);
+        if (s->net[i].master[0])
+            add_plan_warning(w, "%s is part of %s, so no container can get it: take it out of %s first", s->net[i].name,
+                             s->net[i].master, s->net[i].master);
         if (s->net[i].default_route)
             add_plan_warning(w, "%s has a default route, which this machine will lose (--force)", s->net[i].name);
     }
