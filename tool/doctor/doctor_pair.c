@@ -249,7 +249,7 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
         if (has_partner(d->pair, here, f->nic[i].nic)) {
             n++;
         } else if (f->nic[i].speed < fastest) {
-            dr_say(d, DR_SKIP, subject, "no NIC of the other node is in its subnet; %s",
+            dr_say(d, DR_SKIP, subject, "no NIC of the other node that is up is in its subnet; %s",
                    f->nic[i].speed ? "this NIC is slower than others and is probably for management"
                                    : "the speed of this NIC is unknown");
         } else if (reach_is_rail(&f->nic[i])) {
@@ -258,9 +258,9 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
             dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other node's NIC",
                     f->nic[i].nic, here ? "here" : "there");
         } else {
-            dr_say(d, DR_WARN, subject, "not used, because no NIC of the other node is in its subnet");
-            dr_mend(d,
-                    "ip addr   # on both nodes; compare the addresses and prefixes of the NICs that belong together");
+            dr_say(d, DR_WARN, subject, "not used, because no NIC of the other node that is up is in its subnet");
+            dr_mend(d, "ip -br addr   # on both nodes; look for a NIC that is DOWN, and compare the addresses and "
+                       "prefixes of the NICs that belong together");
         }
     }
     return n;
