@@ -118,7 +118,8 @@ static void retry_undoing(struct hd_daemon *d, uint64_t *retry)
     }
 }
 
-static void serve_rounds(struct hd_daemon *d, struct set *s)
+/* Serves until stop is readable. Returns 0, or -errno if poll() fails. */
+static int serve_rounds(struct hd_daemon *d, struct set *s)
 {
     uint64_t retry = HW_NEVER;
     for (;;) {
@@ -129,11 +130,10 @@ static void serve_rounds(struct hd_daemon *d, struct set *s)
         if (poll(s->p, s->n, milliseconds_to(HW_MIN(wake, HW_MIN(retry, look)))) < 0) {
             if (errno == EINTR)
                 continue;
-            SAY(d, HAWSER_LOG_ERROR, "poll: %s", hw_errno_text(errno));
-            return;
+            return hw_fail(-errno, "waiting for clients: %s", hw_errno_text(errno));
         }
         if (s->p[STOP].revents)
-            return;
+            return 0;
         serve_set(d, s);
     }
 }
@@ -145,7 +145,8 @@ int hd_serve(struct hd_daemon *d)
         return hw_no_memory("the clients");
     (void)signal(SIGCHLD, SIG_IGN); /* prevents zombies, because hawserd does not wait for its children */
     hd_clients_init(d);
-    serve_rounds(d, s);
+    int rc = serve_rounds(d, s);
+    HW_KEEP_ERROR();
     free(s);
     hd_clients_end(d);
     unsigned left = hd_settle_all(&d->state);
@@ -154,5 +155,5 @@ int hd_serve(struct hd_daemon *d)
             "not all changes could be undone (NICs and flow rules left: %u); run `hawser devmem undo` or start hawserd "
             "again to retry",
             left);
-    return (int)left;
+    return rc < 0 ? rc : (int)left;
 }

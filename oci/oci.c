@@ -18,7 +18,7 @@ static const struct {
 } keys[SBX_KEYS] = {
     [SBX_KEY_NICS] = {"nics", TEXT, true}, /* an annotation sets sbx_settings.only instead */
     [SBX_KEY_OFFER] = {"offer", TEXT, false},
-    [SBX_KEY_GPUS] = {"gpus", TEXT, true},
+    [SBX_KEY_GPUS] = {"gpus", TEXT, true}, /* an annotation sets sbx_settings.only_gpus instead */
     /* "" would include more NICs, and an expression can exhaust the host's memory */
     [SBX_KEY_EXCLUDE] = {"exclude", TEXT, false},
     [SBX_KEY_PEER_NICS] = {"peer-nics", TEXT, true},
@@ -58,7 +58,9 @@ int sbx_setting(struct sbx_settings *s, const char *name, const char *value, boo
                        keys[k].form == RDMA    ? "auto, yes or no"
                        : keys[k].form == SYSFS ? "yes, no, or the path of a folder"
                                                : "yes or no");
-    char **at = annotation && k == SBX_KEY_NICS ? &s->only : &s->value[k];
+    char **at = annotation && k == SBX_KEY_NICS   ? &s->only
+                : annotation && k == SBX_KEY_GPUS ? &s->only_gpus
+                                                  : &s->value[k];
     if (*at)
         return 0;
     *at = strdup(value);
@@ -70,6 +72,7 @@ void sbx_settings_free(struct sbx_settings *s)
     for (size_t k = 0; k < SBX_KEYS; k++)
         free(s->value[k]);
     free(s->only);
+    free(s->only_gpus);
     *s = (struct sbx_settings){0};
 }
 
@@ -110,6 +113,7 @@ struct sbx_want sbx_settings_want(const struct sbx_settings *s)
                                                                 : nics,
                              .only = s->only,
                              .gpus = s->value[SBX_KEY_GPUS],
+                             .only_gpus = s->only_gpus,
                              .exclude = s->value[SBX_KEY_EXCLUDE],
                              .peer_nics = s->value[SBX_KEY_PEER_NICS],
                              .bootstrap = s->value[SBX_KEY_BOOTSTRAP],

@@ -42,6 +42,7 @@ enum sbx_key {
 struct sbx_settings {
     char *value[SBX_KEYS]; /* NULL if not set */
     char *only;            /* value of the annotation hawser.nics; NULL if not set */
+    char *only_gpus;       /* value of the annotation hawser.gpus; NULL if not set */
 };
 
 /* Sets a setting unless it is already set, so that arguments, which come first, override annotations. Fails with

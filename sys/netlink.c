@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sys/netlink.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
  * alternative names of one device take up to 64 KiB (rtnl_alt_ifname() in net/core/rtnetlink.c), as do a device's
  * virtual functions. */
 #define REPLY_MAX (256u << 10)
+#define DUMPS     10 /* times that a dump is repeated if the objects change */
 
 static const char *name_protocol(int protocol)
 {
@@ -152,4 +154,19 @@ int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn,
                    : take_answers(nl, buf, fn, arg, what);
     free(buf);
     return rc;
+}
+
+int hw_netlink_dump(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, size_t size,
+                    const char *what)
+{
+    char first[HW_NETLINK_ARG];
+    assert(size <= sizeof(first));
+    memcpy(first, arg, size);
+    for (int i = 0; i < DUMPS; i++) {
+        memcpy(arg, first, size);
+        int rc = hw_netlink_talk(nl, h, fn, arg, what);
+        if (rc < 0 || !nl->torn)
+            return rc;
+    }
+    return hw_fail(-EAGAIN, "%s: the list changed during each of %d reads", what, DUMPS);
 }

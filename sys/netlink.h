@@ -40,5 +40,10 @@ struct nlmsghdr *hw_netlink_request(void *buf, size_t size, uint16_t type, uint1
  * NULL, up to the acknowledgement or the end of a dump. Waits at most 10 s for each reply if hw_netlink_open() opened
  * the socket. `what` begins the error text. Returns 0, fn's result, or -errno, which may be the kernel's. */
 int hw_netlink_talk(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, const char *what);
+/* Does the same for a dump, and repeats a dump during which the objects changed. Resets the size bytes at arg, at most
+ * HW_NETLINK_ARG, before each repetition. Returns -EAGAIN if the objects changed during each of several dumps. */
+#define HW_NETLINK_ARG 128
+int hw_netlink_dump(struct hw_netlink *nl, struct nlmsghdr *h, hw_netlink_fn fn, void *arg, size_t size,
+                    const char *what);
 
 #endif

@@ -101,8 +101,8 @@ int hw_rtnl_link_list(struct hw_netlink *r, struct hw_rtnl_link *out, size_t cap
 {
     char buf[HW_NETLINK_REQUEST];
     struct link_sink s = {.out = out, .cap = cap};
-    int rc = hw_netlink_talk(r, make_rtnl_link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), collect_rtnl_link, &s,
-                             "listing network devices");
+    int rc = hw_netlink_dump(r, make_rtnl_link_request(buf, RTM_GETLINK, NLM_F_DUMP, 0), collect_rtnl_link, &s,
+                             sizeof(s), "listing network devices");
     return rc < 0 ? rc : (int)s.n;
 }
 
@@ -251,7 +251,7 @@ int hw_rtnl_addr_get(struct hw_netlink *r, int index, struct in_addr *addr, unsi
     struct ifaddrmsg *a = mnl_nlmsg_put_extra_header(h, sizeof(*a));
     a->ifa_family = AF_INET;
     struct addr_find f = {.index = index};
-    int rc = hw_netlink_talk(r, h, addr_each, &f, "listing addresses");
+    int rc = hw_netlink_dump(r, h, addr_each, &f, sizeof(f), "listing addresses");
     if (rc < 0)
         return rc;
     if (!f.found)
@@ -316,7 +316,7 @@ static int tbf_find(struct hw_netlink *r, int index, struct tbf_find *f)
 {
     char buf[HW_NETLINK_REQUEST];
     *f = (struct tbf_find){.index = index};
-    return hw_netlink_talk(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f,
+    return hw_netlink_dump(r, qdisc_request(buf, RTM_GETQDISC, NLM_F_DUMP, index), tbf_each, f, sizeof(*f),
                            "listing queueing disciplines");
 }
 

@@ -53,7 +53,7 @@ int hw_rtnl_neigh_list(struct hw_netlink *r, int index, struct hw_rtnl_neigh *ou
     struct nlmsghdr *h = hw_netlink_request(buf, sizeof(buf), RTM_GETNEIGH, NLM_F_DUMP);
     struct ndmsg *m = mnl_nlmsg_put_extra_header(h, sizeof(*m));
     m->ndm_family = AF_UNSPEC;
-    int rc = hw_netlink_talk(r, h, neigh_each, &list, "listing the neighbours of a network device");
+    int rc = hw_netlink_dump(r, h, neigh_each, &list, sizeof(list), "listing the neighbours of a network device");
     return rc < 0 ? rc : (int)list.n;
 }
 

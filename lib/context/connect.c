@@ -19,7 +19,13 @@
 
 int hawser_listen(hawser *h, const char *addr, uint16_t port, uint16_t *bound)
 {
-    return hw_listener_start(h, addr, port, bound);
+    char missing[2 * HAWSER_NIC_NAME + 32];
+    int rc = hw_listener_start(h, addr, port, bound);
+    /* A NIC may appear later, so this is no error. A connecting side reports an unknown NIC when it connects. */
+    if (rc == 0 && hw_nics_missing(h->k.nics, missing, sizeof missing) > 0)
+        hw_log(&h->log, HAWSER_LOG_WARN, "knob nics: no NIC of this machine is named %s; peers cannot use it yet",
+               missing);
+    return rc;
 }
 
 static bool is_someone_there(void *arg)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/nic.h"
+
+#include "base/guess.h"
 #include "net/sysfs.h"
 
 #include <arpa/inet.h>
@@ -65,6 +67,32 @@ bool hw_nic_listed(const char *list, const char *name)
             return true;
     }
     return false;
+}
+
+size_t hw_nics_missing(const char *list, char *text, size_t cap)
+{
+    struct if_nameindex *all = *list ? if_nameindex() : NULL;
+    size_t n = 0, len;
+    if (!all)
+        return 0;
+    for (const char *p = list; *p; p += len + (p[len] == ',')) {
+        char name[HAWSER_NIC_NAME];
+        struct hw_guess g = {.word = name};
+        bool found = false;
+        len = strcspn(p, ",");
+        snprintf(name, sizeof name, "%.*s", (int)len, p);
+        for (const struct if_nameindex *i = all; i->if_index && len < sizeof name; i++) {
+            found |= strcmp(i->if_name, name) == 0;
+            hw_guess(&g, i->if_name);
+        }
+        if (found || len == 0)
+            continue;
+        if (n++ == 0)
+            snprintf(text, cap, "\"%.*s\"%s%s%s", (int)len, p, g.near ? " (did you mean " : "", g.near ? g.near : "",
+                     g.near ? "?)" : "");
+    }
+    if_freenameindex(all);
+    return n;
 }
 
 static const uint8_t *get_addr_bytes(const union hw_addr *a, size_t *n)

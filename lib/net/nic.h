@@ -32,6 +32,10 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6);
 /* Returns true if name is in the comma-separated list. */
 bool hw_nic_listed(const char *list, const char *name);
 
+/* Returns the number of names in the comma-separated list that no network interface has, and describes the first of
+ * them in text, with the interface whose name is nearest. */
+size_t hw_nics_missing(const char *list, char *text, size_t cap);
+
 /* Returns true if a is in n's subnet. Returns false if the address families differ. */
 bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a);
 

@@ -565,6 +565,10 @@ static int move_or_put_back(struct mover *m)
     if (rc < 0)
         return rc;
     rc = execute_move(m);
+    for (unsigned i = 0; i < m->j.nics && rc == 0; i++)
+        sb_log(o->log, HAWSER_LOG_INFO, "%s is in the container%s%s", m->j.nic[i].link.name,
+               strcmp(m->j.nic[i].as, m->j.nic[i].link.name) == 0 ? "" : ", as ",
+               strcmp(m->j.nic[i].as, m->j.nic[i].link.name) == 0 ? "" : m->j.nic[i].as);
     if (rc == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", hw_error());

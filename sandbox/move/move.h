@@ -101,6 +101,7 @@ struct sb_status {
     enum sb_state state;
     char netns[256]; /* path of the namespace */
     pid_t holder;    /* the process that represents the container; 0 if none */
+    bool elsewhere;  /* the NICs come from a network namespace other than the caller's, so `here` is unknown */
     unsigned n;
     struct sb_status_nic nic[SB_NICS_MAX];
     char error[HW_ERR_TEXT]; /* reason for SB_STATE_UNREADABLE */

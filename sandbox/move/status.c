@@ -24,13 +24,14 @@ static void fill_move_status(const struct sb_journal *j, int dir, struct sb_stat
                                              : SB_STATE_RUNNING;
     snprintf(s->netns, sizeof(s->netns), "%s", j->path);
     s->holder = j->holder;
+    s->elsewhere = own && !sb_ns_same(&host.id, &j->host);
     s->n = j->nics;
     for (unsigned i = 0; i < j->nics; i++) {
         const struct sb_jnic *k = &j->nic[i];
         struct sb_link l;
         memcpy(s->nic[i].name, k->link.name, IFNAMSIZ);
         memcpy(s->nic[i].as, k->as, IFNAMSIZ);
-        s->nic[i].here = own && sb_nic_find(&host, k, k->link.name, &l) == 0;
+        s->nic[i].here = own && !s->elsewhere && sb_nic_find(&host, k, k->link.name, &l) == 0;
         s->nic[i].there = alive && k->there && sb_nic_find(&there, k, k->as, &l) == 0;
     }
     if (own)

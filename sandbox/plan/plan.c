@@ -352,11 +352,9 @@ static bool parse_sandbox_ordinal(const char **p, unsigned *out)
 }
 
 /* Selects the GPUs in a list such as "0-3,6": clears why for these and sets it for all others. */
-static int pick_sandbox_gpus(struct work *w, const char *list)
+/* Parses a list such as "0-3,6" or "none", and sets named[i] for each GPU i of the plan that the list names. */
+static int parse_sandbox_gpus(const struct sbx_plan *p, const char *list, bool *named)
 {
-    struct sbx_plan *p = w->p;
-    for (size_t i = 0; i < p->n_gpu; i++)
-        snprintf(p->gpu[i].why, SBX_WHY, "not named by --gpus");
     for (const char *at = list; !is_none(list);) {
         unsigned a, b;
         bool good = parse_sandbox_ordinal(&at, &a);
@@ -370,12 +368,33 @@ static int pick_sandbox_gpus(struct work *w, const char *list)
         for (unsigned g = a; g <= b; g++) {
             if (g >= p->n_gpu || p->gpu[g].ordinal != (int)g)
                 return hw_fail(-ENODEV, "'%.80s': no GPU %u on this node", list, g);
-            p->gpu[g].why[0] = 0;
+            named[g] = true;
         }
         if (!*at++)
             break;
     }
     return 0;
+}
+
+/* Leaves out the GPUs that the list does not name. `who` describes the list. Naming a GPU that an earlier list has left
+ * out is an error. */
+static int pick_sandbox_gpus(struct work *w, const char *list, const char *who)
+{
+    struct sbx_plan *p = w->p;
+    if (is_all(list))
+        return 0;
+    HW_AUTO_FREE bool *named = calloc(p->n_gpu + 1, sizeof(*named));
+    int rc = named ? parse_sandbox_gpus(p, list, named) : hw_no_memory("a list of GPUs");
+    for (size_t i = 0; i < p->n_gpu && rc == 0; i++) {
+        if (named[i] && p->gpu[i].why[0])
+            rc = hw_fail(-EPERM,
+                         "%s requests GPU %zu, which the operator's settings leave out: %.120s; an annotation can only "
+                         "choose among the GPUs that the settings include",
+                         who, i, p->gpu[i].why);
+        else if (!named[i] && !p->gpu[i].why[0])
+            snprintf(p->gpu[i].why, SBX_WHY, "not named by %s", who);
+    }
+    return rc;
 }
 
 /* Lists CUDA's GPUs first, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID. */
@@ -393,8 +412,8 @@ static int choose_gpus(struct work *w)
             p->n_gpu++;
         }
     }
-    const char *list = w->want->gpus;
-    return list && strcmp(list, "all") != 0 ? pick_sandbox_gpus(w, list) : 0;
+    int rc = pick_sandbox_gpus(w, w->want->gpus, "--gpus");
+    return rc < 0 ? rc : pick_sandbox_gpus(w, w->want->only_gpus, "the annotation hawser.gpus");
 }
 
 /* ---- PCI devices ---------------------------------------------------------------------------- */
@@ -441,6 +460,9 @@ static int collect_plan_warnings(struct work *w)
                                  w->p->rdma[r].why);
         if (state && strcmp(state, "down") == 0)
             add_plan_warning(w, "%s is down", s->net[i].name);
+        if (s->net[i].master[0])
+            add_plan_warning(w, "%s is part of %s, so no container can get it: take it out of %s first", s->net[i].name,
+                             s->net[i].master, s->net[i].master);
         if (s->net[i].default_route)
             add_plan_warning(w, "%s has a default route, which this machine will lose (--force)", s->net[i].name);
     }

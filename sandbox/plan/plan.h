@@ -17,6 +17,7 @@ struct sbx_want {
     const char *nics;
     const char *only;      /* the tenant's choice among `nics`, in the same form; NULL or "all" for all */
     const char *gpus;      /* GPUs to use, such as "0-3,6" or "none"; NULL or "all" for all */
+    const char *only_gpus; /* the tenant's choice among `gpus`, in the same form; NULL or "all" for all */
     const char *exclude;   /* extended regular expression for netdevs; NULL for the default above, "" for none */
     const char *peer_nics; /* use only NICs that the peer also has; NULL for all */
     /* peer that was asked for its NICs, or NULL; if set, peer_nics lists this node's NICs with a counterpart on that
@@ -58,10 +59,10 @@ struct sbx_plan {
 };
 
 /* Makes the plan. Fails with -EINVAL for an invalid list, regular expression or bootstrap address, -ENODEV for a NIC or
- * GPU that this node lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or in `only` that the other
- * settings leave out, -EADDRNOTAVAIL because of require_ipv4, or -ENOMEM. Fails with -ENXIO if no NIC or RDMA device is
- * left and neither list is "none"; the plan is then complete and contains the reasons. The caller frees the plan in any
- * case. The snapshot must outlive the plan. */
+ * GPU that this node lacks, -EPERM for a NIC in `nics` that is loopback or requires force, or for a NIC in `only` or
+ * a GPU in `only_gpus` that the other settings leave out, -EADDRNOTAVAIL because of require_ipv4, or -ENOMEM. Fails
+ * with -ENXIO if no NIC or RDMA device is left and neither list is "none"; the plan is then complete and contains the
+ * reasons. The caller frees the plan in any case. The snapshot must outlive the plan. */
 int sbx_plan_make(struct sbx_plan *out, const struct sbx_snapshot *s, const struct sbx_want *want);
 void sbx_plan_free(struct sbx_plan *p);
 

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -140,6 +141,55 @@ static pid_t launch(const char *hawserd)
     return pid;
 }
 
+/* poll() fails with EINVAL if it gets more descriptors than the process may have. */
+static void poll_fails(const char *hawserd)
+{
+    const struct rlimit few = {.rlim_cur = 1, .rlim_max = 1};
+    struct dm_helper *h;
+    int status = 0;
+    pid_t pid = launch(hawserd);
+    ok(SOON(dm_helper_open(path, MS, &h) == 0), "hawserd takes a client");
+    if (prlimit(pid, RLIMIT_NOFILE, &few, NULL) < 0)
+        abort();
+    dm_helper_close(h);
+    waitpid(pid, &status, 0);
+    ok(WIFEXITED(status) && WEXITSTATUS(status) == 1 && said("waiting for clients: "),
+       "poll() fails: an error, and exit status 1");
+}
+
+/* hawserd cannot give a new folder to the user that it will run as. */
+static void folder_owner(const char *hawserd)
+{
+    char sub[64], file[96];
+    int status = 0;
+    if (geteuid() != 0) {
+        tap_skip("a folder whose owner cannot be changed", "it needs root");
+        return;
+    }
+    snprintf(sub, sizeof(sub), "%s/sub", dir);
+    snprintf(file, sizeof(file), "%s/state", sub);
+    int program_fd = open(hawserd, O_RDONLY | O_CLOEXEC);
+    if (chown(dir, 65534, 65534) < 0)
+        abort();
+    pid_t pid = fork();
+    if (pid == 0) {
+        char arg[5][16] = {"hawserd", "--user", "root", "--state", "--socket"};
+        char *const args[] = {arg[0], arg[1], arg[2], arg[3], file, arg[4], path, NULL};
+        dup2(logs, STDERR_FILENO);
+        if (setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
+            _exit(126);
+        (void)fexecve(program_fd, args, environ);
+        _exit(127);
+    }
+    close(program_fd);
+    waitpid(pid, &status, 0);
+    ok(WIFEXITED(status) && WEXITSTATUS(status) == 1 && said("cannot change the owner of the folder") &&
+           access(sub, F_OK) < 0,
+       "a folder whose owner cannot be changed: an error, and no such folder for the next start (%d)", status);
+    if (chown(dir, 0, 0) < 0)
+        abort();
+}
+
 static void program(const char *hawserd)
 {
     struct dm_helper *h;
@@ -181,6 +231,7 @@ static void program(const char *hawserd)
     is_int(status, 0, "SIGTERM ends it well, with its client connected");
     is_int(access(path, F_OK), -1, "and its socket is gone");
     dm_helper_close(h);
+    poll_fails(hawserd);
     close(mem);
     close(a);
     close(other);
@@ -295,6 +346,7 @@ int main(int argc, char **argv)
     names();
     program(argv[1]);
     as_user(argv[1]);
+    folder_owner(argv[1]);
     remove_journal();
     unlink(path);
     rmdir(dir);

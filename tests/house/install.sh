@@ -70,5 +70,9 @@ strict="-std=c99 -pedantic -Wall -Wextra -Werror"
 ok "the shared example runs" env LD_LIBRARY_PATH="$stage$prefix/$libdir" "$stage/shared"
 ok "the static example runs" "$stage/static"
 ok "the static example needs no libhawser.so" sh -c "test -s '$stage/static' && ! readelf -d '$stage/static' | grep -q 'libhawser\|libsodium'"
+plain=$(PKG_CONFIG_LIBDIR="$build/meson-uninstalled" PKG_CONFIG_SYSROOT_DIR='' pkg-config --cflags --libs hawser)
+# shellcheck disable=SC2086 # lists of flags
+ok "the example against the build folder, with hawser-uninstalled.pc" "$@" $strict "$source/examples/transfer.c" -o "$stage/plain" $plain
+ok "the example runs with the library of the build folder" env LD_LIBRARY_PATH="$build" "$stage/plain"
 echo "1..$n"
 exit $failed

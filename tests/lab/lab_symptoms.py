@@ -121,7 +121,7 @@ def one_more():
     """Seed 5: one node has an additional NIC."""
     with Lab("--nics", "4,3") as lab:
         r = lab("doctor", "198.18.0.2")
-        answers(r, "WARN pair.nics here eth3: not used, because no NIC of the other node is in its subnet", "a NIC more here, doctor", r.returncode)
+        answers(r, "WARN pair.nics here eth3: not used, because no NIC of the other node that is up is in its subnet", "a NIC more here, doctor", r.returncode)
         r = lab("sandbox", "plan", "--nics", "eth1,eth2,eth3", "--peer", "198.18.0.2")
         answers(r, "the peer 198.18.0.2 has no corresponding NIC (--peer)", "a NIC more here, sandbox plan", 0)
 

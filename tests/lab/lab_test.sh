@@ -144,7 +144,7 @@ says "FAIL  pair.path-mtu     eth1 -> eth1: a connection from the peer was estab
 "$hawser" lab exec "$lab/b" -- tc qdisc del dev eth1 root
 "$hawser" lab link "$lab/b" eth1 down
 exits 0 "doctor with a NIC down there" "$hawser" lab exec "$lab/a" -- "$hawser" doctor 198.18.0.2
-says "WARN  pair.nics         here eth1: not used, because no NIC of the other node is in its subnet"
+says "WARN  pair.nics         here eth1: not used, because no NIC of the other node that is up is in its subnet"
 kill "$pid"
 wait "$pid" 2>/dev/null
 rm -f "$served"

@@ -69,6 +69,16 @@ def changed(b):
     text = b.file.read_bytes()
     again = b.spec("--nics", "rdma0,rdma1", "--gpus", "0", "--nccl-topo", "/etc/topo.xml", "--journal-dir", "/j", "--no-arp", "--rdma", "no")
     ok(again.returncode == 0 and b.file.read_bytes() == text, "a second time changes nothing", again)
+    for note, gpus in ("none", 0), ("0", 1), ("all", 1):
+        b.put({**CONFIG, "annotations": {"hawser.gpus": note}})
+        r = b.spec("--nics", "rdma0,rdma1", "--gpus", "0")
+        seen = [d.name for d in (b.dir / "hawser.sys/bus/pci/devices").iterdir() if (d / "class").read_text().startswith("0x03")]
+        ok(r.returncode == 0 and len(seen) == gpus, f"--gpus 0 and the annotation hawser.gpus={note}: GPUs shown: {gpus}", (r, seen))
+    b.put({**CONFIG, "annotations": {"hawser.gpus": "0-1"}})
+    r = b.spec("--nics", "rdma0,rdma1", "--gpus", "0")
+    ok(r.returncode == 2 and "the annotation hawser.gpus requests GPU 1, which the operator's settings leave out: not named by --gpus" in r.stderr,
+       "the annotation cannot add a GPU", r)
+    b.put(CONFIG)
     b.spec("--nics", "rdma2")
     c = b.get()
     ok(len(c["hooks"]["createRuntime"]) == 1 and "nics=rdma2" in c["hooks"]["createRuntime"][0]["args"] and len(c["mounts"]) == 3,

@@ -5,6 +5,7 @@ privileges (TAP). Usage: sandbox_move_tool.py HAWSER"""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -46,7 +47,8 @@ def inside(d):
     box = container()
     at = ["--journal-dir", d]
     r = run("move", "box", "--netns", box.pid, "--nics", "eth0,eth1=rdma1", *at)
-    ok(r.returncode == 0 and not r.stderr, f"move: {r.stderr}")
+    ok(r.returncode == 0 and re.fullmatch("hawser sandbox move: warning: this mount namespace is not the host's, .* restore box`\n", r.stderr),
+       f"move in a private mount namespace, as that of `hawser lab exec`: {r.stderr}")
     ok(nics() == all_nics - {"eth0", "eth1"} and nics(box.pid) == {"eth0", "rdma1"}, "they are there, under their names")
     r = run("status", "--json", *at)
     s = json.loads(r.stdout)
@@ -55,6 +57,11 @@ def inside(d):
        "status --json")
     r = run("status", *at)
     ok(r.returncode == 0 and r.stdout.startswith("box: running") and "as rdma1" in r.stdout, "status")
+    hide = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", 'umount "$1" && shift && exec "$@"', "sh", f"{d}/box.netns"]
+    seen = [subprocess.run([*hide, HAWSER, "sandbox", "status", *at, *more], capture_output=True, text=True, timeout=60) for more in ([], ["--json"])]
+    ok("lost" not in seen[0].stdout and "eth0            unknown\n" in seen[0].stdout and seen[0].stdout.count("other than this one") == 1 and
+       [x["place"] for x in json.loads(seen[1].stdout)[0]["nics"]] == ["unknown"] * 2,
+       f"status in a namespace that sees neither the host nor the container: {[(x.stdout, x.stderr) for x in seen]}")
     r = run("move", "box", "--netns", box.pid, "--nics", "eth2", *at)
     ok(r.returncode == 1 and "journal of box" in r.stderr, f"a second move of one container: {r.stderr.strip()}")
     r = run("move", "other", "--netns", box.pid, "--nics", "eth0", *at)
@@ -72,7 +79,9 @@ def inside(d):
         run("restore", f"c{i}", *at)
     ok(nics() == all_nics, "which gives it back")
 
-    ok(run("move", "box", "--netns", box.pid, "--nics", "eth0", *at).returncode == 0, "move again")
+    r = run("move", "box", "--netns", box.pid, "--nics", "eth0,eth2=rdma2", "-v", *at)
+    ok(r.returncode == 0 and "eth0 is in the container\n" in r.stderr and "eth2 is in the container, as rdma2\n" in r.stderr,
+       f"move again; --verbose says which NICs are moved: {r.stderr}")
     w = subprocess.Popen([HAWSER, "sandbox", "watch", "box", *at])
     w.send_signal(signal.SIGTERM)
     ok(w.wait(30) != 0 and "eth0" not in nics(), "watch ends by a signal, and has restored nothing")

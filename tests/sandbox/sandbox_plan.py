@@ -158,6 +158,8 @@ def others(t, hca8, laptop):
     ok(why(p, "nics", "eth0") == "part of bond0" and why(p, "nics", "bond0") == "it has a default route" and
        why(p, "nics", "docker0") == "not a PCI network controller", "parts of a bond, the bond, a bridge", p["nics"])
     ok("bond0" in why(p, "rdma", "mlx5_bond_0") and p["netdevs"] == EIGHT, "and RDMA over it", p["rdma"])
+    p = t.plan(hca8, "--nics", "eth0,rdma1", "--force")
+    ok("eth0 is part of bond0, so no container can get it: take it out of bond0 first" in p["warnings"], "part of a bond that is named: a warning", p["warnings"])
     p = t.plan(laptop, "--exclude", "")
     ok([(g["gpu"], g["in"]) for g in p["gpus"]] == [(0, True), (None, True)], "a GPU of another maker has no number", p["gpus"])
     ok("enp0s31f6 is down" in p["warnings"], "a NIC that is down: a warning", p["warnings"])

@@ -16,7 +16,8 @@ def run(*argv, timeout=60, env=None):
 
 
 class Serve:
-    """Runs `hawser serve` on a free port; .host is the address that serve prints for clients."""
+    """Runs `hawser serve` on a free port; .host is its address for clients on this node, and .rest are the options that
+    serve prints for clients."""
 
     def __init__(self, *argv):
         self.errors = tempfile.TemporaryFile("w+")  # read by alive(); may contain a sanitizer's report
@@ -29,9 +30,9 @@ class Serve:
             self.said += line
             if not line:
                 raise SystemExit(f"Bail out! serve ended: {self.said}")
-            m = re.match(r"  hawser bench (127\.0\.0\.1:\d+)(.*)", line)
+            m = re.match(r"  hawser bench \S+:(\d+)(.*)", line)
             if m:
-                self.host, self.rest = m[1], m[2].split()
+                self.host, self.rest = f"127.0.0.1:{m[1]}", m[2].split()
 
     def stop(self):
         self.p.send_signal(signal.SIGINT)

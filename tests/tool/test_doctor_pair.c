@@ -211,6 +211,29 @@ static struct tp_fact_nic fact(const char *name, uint8_t net, uint8_t host, uint
     return n;
 }
 
+/* The link of the first NICs fails, and their addresses explain this. */
+static void check_addresses(void)
+{
+    static const char shared[] = "probably because NICs of one node share a subnet";
+    const int forward = pair.link[0].forward;
+    const struct tp_fact_nic there = pair.there.nic[0];
+    pair.link[0].forward = -EHOSTUNREACH;
+    pair.here.nic[pair.here.n_nics++] = fact("eth2", 1, 9, 8244, 200000);
+    check("pair.forward", DR_FAIL, shared);
+    check("pair.reverse", DR_FAIL, shared);
+    pair.here.n_nics--;
+    pair.there.nic[pair.there.n_nics++] = fact("eth1", 1, 9, 8244, 200000);
+    check("pair.reverse", DR_FAIL, "another machine has this node's address"); /* two addresses of one NIC */
+    snprintf(pair.there.nic[1].nic, sizeof pair.there.nic[1].nic, "eth2");
+    check("pair.reverse", DR_FAIL, shared);
+    pair.there.n_nics--;
+    pair.there.nic[0].addr = pair.here.nic[0].addr;
+    check("pair.forward", DR_FAIL, "both nodes have the same address");
+    check("pair.reverse", DR_FAIL, "both nodes have the same address");
+    pair.there.nic[0] = there;
+    pair.link[0].forward = forward;
+}
+
 static void pairs(void)
 {
     static const char *const asked[] = {"pair.machine", "pair.kernel",  "pair.nics",     "pair.mtu",
@@ -246,7 +269,7 @@ static void pairs(void)
 
     pair.here.nic[pair.here.n_nics++] = fact("eth1", 1, 1, 8244, 200000);
     pair.there.nic[pair.there.n_nics++] = fact("eth7", 7, 2, 8244, 200000);
-    check("pair.nics", DR_WARN, "is in its subnet");
+    check("pair.nics", DR_WARN, "no NIC of the other node that is up is in its subnet");
     for (size_t i = 3; i < 7; i++)
         check(asked[i], DR_SKIP, "no NICs in the same subnet");
     pair.there.nic[0] = fact("eth1", 1, 2, 8244, 200000);
@@ -285,10 +308,11 @@ static void pairs(void)
     check("pair.reverse", DR_PASS, "connected");
     check("pair.path-mtu", DR_FAIL, "large packets are probably lost");
     pair.link[0].reverse = -EHOSTUNREACH;
-    check("pair.reverse", DR_FAIL, "no connection from the peer arrived");
+    check("pair.reverse", DR_FAIL, "drops it, or another machine has this node's address");
+    check_addresses();
     check("pair.path-mtu", DR_SKIP, "no large packet was tested");
     pair.link[0].forward = -ECONNREFUSED;
-    check("pair.forward", DR_WARN, "no program listens at 198.18.1.2");
+    check("pair.forward", DR_WARN, "no program listens at 198.18.1.2, a firewall refuses the connection, or another");
     pair.link[0].forward = -ETIMEDOUT;
     check("pair.forward", DR_FAIL, "timed out");
 

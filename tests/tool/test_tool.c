@@ -4,6 +4,7 @@
 #include "tool/bugreport/mask.h"
 #include "tool/common.h"
 #include "tool/demo/demo.h"
+#include "tool/launch/launch_meet.h"
 #include "tool/load/buffer.h"
 #include "tool/load/stats.h"
 #include "tool/report/output.h"
@@ -75,6 +76,23 @@ static int key_of(const char *path, const char *text, size_t n, mode_t mode, uin
     return common_read_key(path, key, 64, len);
 }
 
+/* A key in the environment stays in no environment, even if a key file is used instead. */
+static void launch_keys(const char *path)
+{
+    static const char name[] = "HAWSER_MESH_KEY";
+    struct common c = {0};
+    uint8_t key[64];
+    size_t len = 0;
+    setenv(name, "fedcba9876543210", 1);
+    ok(launch_key(&c) == 0 && c.key_len == 16 && memcmp(c.key, "fedcba9876543210", 16) == 0 && !getenv(name),
+       "a launcher's key from the environment, which is then removed");
+    setenv(name, "fedcba9876543210", 1);
+    (void)key_of(path, "0123456789abcdef", 16, 0600, key, &len);
+    c = (struct common){.key_file = path};
+    ok(launch_key(&c) == 0 && c.key_len == 16 && memcmp(c.key, "0123456789abcdef", 16) == 0, "a key file has priority");
+    ok(!getenv(name), "and the key is removed from the environment too");
+}
+
 static void keys(void)
 {
     char dir[] = "/tmp/hawser-test-XXXXXX", path[64], big[80];
@@ -94,6 +112,7 @@ static void keys(void)
     is_int(key_of(path, big, 66, 0600, key, &len), -EINVAL, "with nothing behind it");
     is_int(key_of(path, big, 32, 0604, key, &len), -EACCES, "a key that everyone can read");
     is_int(common_read_key(dir, key, sizeof key, &len), -EINVAL, "a folder");
+    launch_keys(path);
     unlink(path);
     is_int(common_read_key(path, key, sizeof key, &len), -ENOENT, "no file");
     rmdir(dir);

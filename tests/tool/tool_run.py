@@ -30,7 +30,7 @@ def usage():
              "bench --depth": "needs a value", "bench x:70000": "70000", "bench --nics a,,b x": "a,,b",
              "bench --iters -1 x": "-1", "bench --knob windoo=1 x": "window", "bench --window 1 x": "window", "bench --knob chunk=1MiB x": "was removed",
              "bench --peer-nics a x": "--nics", "bench --iters 1 --duration 1 x": "cannot be combined", "serve --port 65536": "65536",
-             "serve --bind here": "here", "validate --channels 65 x": "65", "validate --size 1 x": "'1'", "demo x": "x",
+             "serve --bind here": "here", "validate --channels 17 x": "--channels: '17' is not a whole number from 1 to 16", "validate --size 1 x": "'1'", "demo x": "x",
              "doctor a b": "unexpected argument", "doctor --only nic,cats": "'cats'", "doctor --only pair": "HOST",
              "doctor x:0": "x:0", "doctor --reverse-port 22 x": "22"}
     for argv, said in wrong.items():
@@ -73,6 +73,20 @@ def measurements(tmp):
     r = run("bench", s.host, "--op", "pingpong", "--iters", "300", "--compare-raw", "--json", "-")
     row = json.loads(r.stdout) if r.returncode == 0 else {}
     ok(row.get("raw_pingpong_spin_us", 0) > 0 and row["raw_pingpong_block_us"] > 0, "ping-pong beside plain sockets", r)
+    r = run("bench", s.host, "--size", "64KiB", "--iters", "16", "--rounds", "1", "--compare-raw", "-c", "1,2", "--window", "1MiB")
+    ok(r.returncode == 0 and re.search("GB/s raw GB/s +ratio ", r.stdout) and
+       len(re.findall(r"^ +[12] +1MiB +64KiB +[0-9.]+ +[0-9.]+ +[0-9.]+ ", r.stdout, re.M)) == 2,
+       "plain sockets in the table of a sweep, for each number of channels", r)
+    r = run("bench", s.host, "--op", "pingpong", "--iters", "16", "--rounds", "1", "--compare-raw", "-c", "1,2")
+    ok(r.returncode == 0 and re.search("p50 us +raw us ", r.stdout) and
+       len(re.findall(r"^ +[12] +\S+ +8B? +[0-9.]+ +[0-9.]+ +[0-9.]+ +0 +0$", r.stdout, re.M)) == 2,
+       "also of a sweep of ping-pong", r)
+    note = "# channels 20: each pair of NICs has 16 channels, with 2 connections each,\n#   because a peer has at most 16 channels\n"
+    for more in ["-c", "20"], ["-c", "1,20"], ["-K", "channels=20"], ["-c", "20", "--bidir"]:
+        r = run("bench", s.host, "--size", "64KiB", "--iters", "8", *more)
+        ok(r.returncode == 0 and r.stdout.count("# channels") == 1 and note in r.stdout, f"more channels than a peer has: {' '.join(more)}", r)
+    r = run("bench", s.host, "--size", "64KiB", "--iters", "8", "-c", "16")
+    ok(r.returncode == 0 and "# channels" not in r.stdout, "as many as a peer has: no such line", r)
     for op in "write", "send":
         r = run("bench", s.host, "--op", op, "--size", "256KiB", "--duration", "300ms", "--json", "-")
         row = json.loads(r.stdout) if r.returncode == 0 else {}
@@ -84,11 +98,30 @@ def measurements(tmp):
     r = run("validate", s.host, "--size", "1MiB")
     ok(r.returncode == 0 and r.stdout.endswith("Success: 4 / 4\n") and len(re.findall(r"^channel .* OK$", r.stdout, re.M)) == 4,
        "validate: a line per channel and `Success: 4 / 4`", (r, s.alive()))
+    r = run("validate", s.host, "--size", "64KiB", "--channels", "16")
+    ok(r.returncode == 0 and r.stdout.endswith("Success: 16 / 16\n"), "validate: as many channels as it accepts", (r, s.alive()))
     two = [subprocess.Popen([HAWSER, "bench", s.host, "--op", op, "--size", "256KiB", "--iters", "500"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for op in ("write", "send")]
     said = [p.communicate(timeout=60)[1] for p in two]
     ok([p.returncode for p in two] == [0, 0], "two clients at once", (said, s.alive()))
     ok(s.stop() == 0 and re.search(r"^\d+ clients .* 0 bad bytes", s.said, re.M), "SIGINT ends serve with a summary", s.said)
+
+
+def devmem():
+    r = run("devmem", "status", "--json")
+    nics = json.loads(r.stdout)["nics"]
+    ok(r.returncode == 0 and all(n["header_split"] != "auto" for n in nics if n["receive"] == "no"),
+       "devmem status: header split is automatic only if the driver can have it", nics)
+
+
+def unknown_nic():
+    for name, guess in ("l0", " (did you mean lo?)"), ("nosuch0", ""):
+        s = Serve("-K", f"nics=lo,{name}")
+        s.stop()
+        s.errors.seek(0)
+        said = s.errors.read()
+        ok(said == f'hawser: warning: knob nics: no NIC of this machine is named "{name}"{guess}; peers cannot use it yet\n',
+           f"serve with the unknown NIC {name}: a warning at the start", said)
 
 
 def doctor():
@@ -148,6 +181,11 @@ def keys(tmp):
     r = run("bench", s.host, "--key-file", other)
     ok(r.returncode == 1 and "0644" in r.stderr, "a key file that everyone can read is refused", r)
     s.stop()
+    said = subprocess.run(["timeout", "-s", "INT", "2", HAWSER, "serve", "--port", "0", "--key-file", key], stdout=subprocess.PIPE, text=True).stdout
+    hosts = re.findall(r"^  hawser bench (\S+)", said, re.M)
+    own = [h for h in hosts if re.match(r"127\.|\[::1\]", h)]
+    ok(hosts and (own == hosts and "On this node run one of\n" in said or not own and "On the other node run one of\n" in said),
+       "serve prints loopback addresses only if there are no others", said)
     s = Serve("--once")
     run("bench", s.host, "--iters", "2", "--size", "1KiB")
     ok(s.wait() == 0 and "1 client " in s.said, "--once ends after one client", s.said)
@@ -156,6 +194,8 @@ def keys(tmp):
 with tempfile.TemporaryDirectory() as d:
     usage()
     measurements(pathlib.Path(d))
+    devmem()
+    unknown_nic()
     doctor()
     clients_die()
     keys(pathlib.Path(d))

@@ -152,6 +152,15 @@ void bench_finish(const struct bench *b, struct measure *m, const struct session
     fill_nics(m->s, path, n_paths, r);
 }
 
+void bench_print_channels(FILE *out, uint64_t asked, uint64_t used)
+{
+    if (used && used < asked)
+        fprintf(out,
+                "# channels %" PRIu64 ": each pair of NICs has %" PRIu64 " channel%s, with %" PRIu64
+                " connections each,\n#   because a peer has at most %d channels\n",
+                asked, used, hw_plural(used), (asked + used - 1) / used, TP_MAX_CHANNELS);
+}
+
 void bench_print_knobs(const struct bench *b, FILE *out)
 {
     char window[32];

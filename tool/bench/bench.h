@@ -93,6 +93,9 @@ int bench_rounds(const struct bench *b, const struct bench_turns *t, uint64_t it
 /* Prints the congestion control algorithm of plain sockets, if it is known. */
 void bench_print_congestion(FILE *out, const struct row *r);
 
+/* Prints a line if a pair of NICs has fewer channels, `used`, than were asked for (with --channels or knob channels, 0
+ * if the library chooses). */
+void bench_print_channels(FILE *out, uint64_t asked, uint64_t used);
 /* Prints the heading with the operation, window, depth, verification and rounds. Each line begins with "#". */
 void bench_print_knobs(const struct bench *b, FILE *out);
 

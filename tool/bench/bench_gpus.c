@@ -356,6 +356,7 @@ static void print_size(void *arg, size_t size)
     const bool last = size + 1 == b->n_sizes || tool_stop;
     if (last) {
         table_end(&b->table);
+        bench_print_channels(out, b->channels ? b->channels : b->knobs.channels, all->channels);
         bench_print_congestion(out, all);
         output_nics(out, all);
     }

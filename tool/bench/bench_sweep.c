@@ -103,8 +103,14 @@ static void print_sweep_head(struct sweep *s)
     const bool who = s->b->gpus_text || s->b->both;
     fprintf(s->table, "# hawser %s, peer %s port %u, %s, one run for each combination of channels and window\n",
             hawser_version(), s->b->host, s->b->port, s->b->both ? "write and read at once" : output_op_name(s->b->op));
-    fprintf(s->table, "chan. %8s %10s%s %7s %7s %9s %8s %8s %5s %4s\n", "window", "size", who ? "    GPU/op" : "",
-            "GB/s", "Gbit/s", "p50 us", "CPU s/GB", "there", "bad B", "lost");
+    fprintf(s->table, "chan. %8s %10s%s %7s", "window", "size", who ? "    GPU/op" : "", "GB/s");
+    if (!s->b->compare_raw)
+        fprintf(s->table, " %7s %9s %8s %8s", "Gbit/s", "p50 us", "CPU s/GB", "there");
+    else if (s->b->op == TP_PINGPONG)
+        fprintf(s->table, " %9s %9s", "p50 us", "raw us");
+    else
+        fprintf(s->table, " %8s %7s %9s %8s", "raw GB/s", "ratio", "p50 us", "CPU s/GB");
+    fprintf(s->table, " %5s %4s\n", "bad B", "lost");
 }
 
 static void print_sweep_number(FILE *out, int width, double v, int digits)
@@ -130,6 +136,27 @@ static void note_best(struct sweep *s, const struct rep_row *r, const char *what
     snprintf(s->best[i].what, sizeof s->best[i].what, "%s", what);
 }
 
+/* Prints the columns between the throughput and the errors. With --compare-raw, the results of plain sockets take the
+ * places of less important columns, so that the line does not become longer. */
+static void print_sweep_rates(struct sweep *s, const struct rep_row *r)
+{
+    const bool raw = s->b->compare_raw, ping = s->b->op == TP_PINGPONG;
+    if (!raw)
+        print_sweep_number(s->table, 7, 8 * r->num[REP_GBPS], 2);
+    if (raw && !ping) {
+        print_sweep_number(s->table, 8, r->num[REP_RAW_GBPS], 3);
+        print_sweep_number(s->table, 7, r->num[REP_RATIO], 3);
+    }
+    print_sweep_number(s->table, 9, r->num[REP_P50], 1);
+    if (raw && ping) {
+        print_sweep_number(s->table, 9, r->num[REP_RAW_SPIN], 1);
+        return;
+    }
+    print_sweep_number(s->table, 8, r->num[REP_CPU], 3);
+    if (!raw)
+        print_sweep_number(s->table, 8, r->num[REP_PEER_CPU], 3);
+}
+
 static void print_row(struct sweep *s, const struct rep_row *r, const char *what, bool one_gpu)
 {
     char window[32], size[32];
@@ -139,10 +166,7 @@ static void print_row(struct sweep *s, const struct rep_row *r, const char *what
     if (s->b->gpus_text || s->b->both)
         fprintf(s->table, " %9s", r->sum ? "all" : r->mem && strncmp(r->mem, "GPU ", 4) == 0 ? r->mem + 4 : r->op);
     print_sweep_number(s->table, 7, r->num[REP_GBPS], 3);
-    print_sweep_number(s->table, 7, 8 * r->num[REP_GBPS], 2);
-    print_sweep_number(s->table, 9, r->num[REP_P50], 1);
-    print_sweep_number(s->table, 8, r->num[REP_CPU], 3);
-    print_sweep_number(s->table, 8, r->num[REP_PEER_CPU], 3);
+    print_sweep_rates(s, r);
     print_sweep_number(s->table, 5, r->num[REP_BAD], 0);
     print_sweep_number(s->table, 4, r->num[REP_LOST], 0);
     fputc('\n', s->table);
@@ -167,10 +191,16 @@ static int take_lines(struct sweep *s, int fd, const char *what)
     int rc = rep_read(f, "the output of a run", &rep);
     if (rc == 0) {
         bool sums = false;
-        for (size_t i = 0; i < rep.n_row; i++)
+        uint64_t v[2] = {0}, used = 0;
+        for (size_t i = 0; i < rep.n_row; i++) {
+            const double channels = rep.row[i].num[REP_CHANNELS];
             sums |= rep.row[i].sum;
+            used = HW_MAX(used, channels > 0 ? (uint64_t)channels : 0);
+        }
         for (size_t i = 0; i < rep.n_row; i++)
             print_row(s, &rep.row[i], what, !sums);
+        (void)bench_one(what, v);
+        bench_print_channels(s->table, v[0] ? v[0] : s->b->knobs.channels, used);
         rep_free(&rep);
     }
     rewind(f);

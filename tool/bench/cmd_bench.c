@@ -264,7 +264,13 @@ static void show_bench_progress(void *arg, uint64_t done, uint64_t of, double se
 static void print_host_bench_head(struct bench *b)
 {
     FILE *out = bench_table(b);
+    struct session_path path[TP_MAX_PATHS];
+    const size_t n = session_paths(&b->s, path, HW_ARRAY_LEN(path));
+    uint64_t used = 0;
+    for (size_t i = 0; i < n; i++)
+        used = HW_MAX(used, path[i].channels);
     session_print_head(&b->s, out);
+    bench_print_channels(out, b->channels ? b->channels : b->knobs.channels, used);
     bench_print_knobs(b, out);
     table_begin(&b->table, out, b->op == TP_PINGPONG, b->compare_raw, false);
 }

@@ -130,6 +130,10 @@ static void plan_split(const struct devmem_nic *n, unsigned *bad)
         print_bind_obstacle(bad, "the driver does not report header split: %s", hw_errno_text(n->split));
         return;
     }
+    if (n->split == ETHTOOL_TCP_DATA_SPLIT_UNKNOWN && n->rx == DR_CANNOT) {
+        printf("  header split: the driver does not report any\n");
+        return;
+    }
     if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED && n->thresh <= 0)
         printf("  header split: on according to the driver; hawserd sets it anyway, in case this state is automatic\n");
     else if (n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED)

@@ -164,12 +164,14 @@ static const char *get_ability_name(enum dr_can c)
     return names[c];
 }
 
-static const char *split_name(int split)
+/* Returns the state of header split, or NULL if there is none. The kernel reports nothing if the driver decides, and
+ * also if the driver has no header split. The driver decides only if it supports devmem. */
+static const char *split_name(const struct devmem_nic *n)
 {
-    return split == ETHTOOL_TCP_DATA_SPLIT_ENABLED    ? "on"
-           : split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off"
-           : split < 0                                ? "-"
-                                                      : "auto";
+    return n->split == ETHTOOL_TCP_DATA_SPLIT_ENABLED    ? "on"
+           : n->split == ETHTOOL_TCP_DATA_SPLIT_DISABLED ? "off"
+           : n->split < 0 || n->rx == DR_CANNOT          ? NULL
+                                                         : "auto";
 }
 
 static const char *user_name(enum hd_user u)
@@ -227,7 +229,7 @@ void devmem_print(FILE *out, const struct devmem_view *v)
         const struct devmem_nic *n = &v->nic[i];
         fprintf(out, "%-15s %-10.10s %-4s %6s %5s %-5s %-6s %5s %-8s %-8s ", n->link.name, *n->driver ? n->driver : "-",
                 n->link.up ? "yes" : "no", format_nic_count((int)n->link.rx_queues, a), format_nic_count(n->rss, b),
-                split_name(n->split),
+                split_name(n) ? split_name(n) : "-",
                 n->ntuple < 0 ? "-"
                 : n->ntuple   ? "on"
                               : "off",
@@ -259,7 +261,7 @@ static void json_nic(struct hw_json *j, const struct devmem_nic *n)
     hw_json_bool(j, "up", n->link.up);
     hw_json_u64(j, "rx_queues", n->link.rx_queues);
     json_int(j, "rss_queues", n->rss);
-    hw_json_str(j, "header_split", n->split < 0 ? NULL : split_name(n->split));
+    hw_json_str(j, "header_split", split_name(n));
     json_int(j, "hds_thresh", n->thresh);
     json_int(j, "rx_buf_len", n->buf_len);
     if (n->gro_hw == HD_GRO_ON || n->gro_hw == HD_GRO_OFF)

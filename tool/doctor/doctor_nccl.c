@@ -90,7 +90,7 @@ void dr_nccl_list(struct dr_report *d)
                : *l->plugin[0]->path ? l->plugin[0]->path
                                      : "not found, or cannot be loaded");
     if (!ours)
-        dr_mend(d, "eval \"$(hawser nccl env)\"   # or: export NCCL_NET_PLUGIN=hawser");
+        dr_mend(d, "eval \"$(hawser nccl env)\"   # sets NCCL_NET_PLUGIN, and LD_LIBRARY_PATH if the loader needs it");
 }
 
 void dr_nccl_load(struct dr_report *d)
@@ -243,7 +243,8 @@ void dr_nccl_link(struct dr_report *d)
         if (*l->dir && access(real, R_OK) == 0)
             dr_mend(d, "eval \"$(hawser nccl env)\"");
         else
-            dr_mend(d, "ln -s " NCCL_PLUGIN_FILE " %.250s/" NCCL_ANY_FILE, *l->dir ? l->dir : "DIR");
+            dr_mend(d, "ln -s " NCCL_PLUGIN_FILE " %.250s/" NCCL_ANY_FILE "; eval \"$(hawser nccl env)\"",
+                    *l->dir ? l->dir : "DIR");
     }
 }
 

@@ -249,7 +249,7 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
         if (has_partner(d->pair, here, f->nic[i].nic)) {
             n++;
         } else if (f->nic[i].speed < fastest) {
-            dr_say(d, DR_SKIP, subject, "no NIC of the other node is in its subnet; %s",
+            dr_say(d, DR_SKIP, subject, "no NIC of the other node that is up is in its subnet; %s",
                    f->nic[i].speed ? "this NIC is slower than others and is probably for management"
                                    : "the speed of this NIC is unknown");
         } else if (reach_is_rail(&f->nic[i])) {
@@ -258,9 +258,9 @@ static size_t nics_of(struct dr_report *d, bool here, uint32_t fastest)
             dr_mend(d, "ip route get PEER oif %s   # %s; each rail needs a route to the other node's NIC",
                     f->nic[i].nic, here ? "here" : "there");
         } else {
-            dr_say(d, DR_WARN, subject, "not used, because no NIC of the other node is in its subnet");
-            dr_mend(d,
-                    "ip addr   # on both nodes; compare the addresses and prefixes of the NICs that belong together");
+            dr_say(d, DR_WARN, subject, "not used, because no NIC of the other node that is up is in its subnet");
+            dr_mend(d, "ip -br addr   # on both nodes; look for a NIC that is DOWN, and compare the addresses and "
+                       "prefixes of the NICs that belong together");
         }
     }
     return n;
@@ -319,6 +319,52 @@ void dr_pair_mtu(struct dr_report *d)
     }
 }
 
+/* Why a connection over a link may fail although the network is good. */
+enum blame { NO_BLAME, SAME_ADDRESS, SHARED_SUBNET };
+
+/* Returns true if another NIC of the same node is in the subnet of NIC i. */
+static bool shares_subnet(const struct tp_facts *f, uint32_t i)
+{
+    for (uint32_t k = 0; k < f->n_nics; k++)
+        if (strcmp(f->nic[k].nic, f->nic[i].nic) != 0 && reach_same_subnet(&f->nic[i], &f->nic[k].addr))
+            return true;
+    return false;
+}
+
+static enum blame find_blame(const struct dr_pair *p, const struct dr_link *l)
+{
+    for (uint32_t i = 0; i < p->here.n_nics; i++)
+        for (uint32_t j = 0; j < p->there.n_nics; j++)
+            if ((i == l->here || j == l->there) &&
+                memcmp(&p->here.nic[i].addr, &p->there.nic[j].addr, sizeof p->here.nic[i].addr) == 0)
+                return SAME_ADDRESS;
+    return shares_subnet(&p->here, l->here) || shares_subnet(&p->there, l->there) ? SHARED_SUBNET : NO_BLAME;
+}
+
+/* Adds a result about a failed link, and the fix, if the addresses of the NICs explain the failure. Names no NICs, so
+ * that equal results of several links share one line. Returns false if the addresses do not explain it. */
+static bool say_blame(struct dr_report *d, const struct dr_link *l, const char *subject, const char *what)
+{
+    switch (find_blame(d->pair, l)) {
+    case SAME_ADDRESS:
+        dr_say(d, DR_FAIL, subject, "%s: both nodes have the same address", what);
+        dr_mend(d, "ip addr   # on both nodes; give each NIC an address of its own");
+        return true;
+    case SHARED_SUBNET:
+        dr_say(d, DR_FAIL, subject,
+               "%s, probably because NICs of one node share a subnet, so that packets use the wrong NIC", what);
+        if (d->pair->here.nic[l->here].addr.family == 4)
+            dr_mend(d,
+                    "hawser doctor --only rdma   # on both nodes; prints the sysctls for NICs that share a subnet; or "
+                    "give each NIC of a node a subnet of its own");
+        else
+            dr_mend(d, "ip -6 addr   # on both nodes; give each NIC of a node a subnet of its own");
+        return true;
+    default:
+        return false;
+    }
+}
+
 void dr_pair_forward(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
@@ -334,13 +380,21 @@ void dr_pair_forward(struct dr_report *d)
         if (l->forward == 0)
             dr_say(d, DR_PASS, s, "connected");
         else if (l->forward == -ECONNREFUSED) {
-            dr_say(d, DR_WARN, s, "refused: no program listens at %s, or a firewall refuses the connection", to);
+            dr_say(d, DR_WARN, s,
+                   "refused: no program listens at %s, a firewall refuses the connection, or another machine has this "
+                   "address",
+                   to);
             dr_mend(d,
-                    "hawser serve   # run on the other node, without --bind; or open its port in that node's firewall");
-        } else {
+                    "hawser serve   # run on the other node, without --bind; or open its port in that node's firewall; "
+                    "ip neigh show %s   # must print the Ethernet address of %s there",
+                    to, p->there.nic[l->there].nic);
+        } else if (!say_blame(d, l, s, strerror(-l->forward))) {
             dr_say(d, DR_FAIL, s, "%s", strerror(-l->forward));
-            dr_mend(d, "ping -I %s %s; ip neigh show dev %s   # check ARP, VLAN, switch and firewall",
-                    p->here.nic[l->here].nic, to, p->here.nic[l->here].nic);
+            dr_mend(
+                d,
+                "ping -I %s %s; ip neigh show %s   # must print the Ethernet address of %s there, or another machine "
+                "has the address; also check VLAN, switch and firewall",
+                p->here.nic[l->here].nic, to, to, p->there.nic[l->there].nic);
         }
     }
 }
@@ -348,7 +402,7 @@ void dr_pair_forward(struct dr_report *d)
 void dr_pair_reverse(struct dr_report *d)
 {
     const struct dr_pair *p = d->pair;
-    char s[48], to[HAWSER_ADDR_TEXT + 8];
+    char s[48], to[HAWSER_ADDR_TEXT + 8], what[64];
     union hw_addr a;
     if (skip_without_links(d))
         return;
@@ -365,11 +419,16 @@ void dr_pair_reverse(struct dr_report *d)
             dr_say(d, DR_PASS, s, "connected");
             continue;
         }
-        dr_say(d, DR_FAIL, s, "no connection from the peer arrived within %d s", REACH_MS / 1000);
-        dr_mend(d,
-                "ping -I %s %s   # on the other node; if an answer comes, a firewall on this node probably blocks new "
-                "connections: open a port, and give it to --reverse-port",
-                p->there.nic[l->there].nic, to);
+        snprintf(what, sizeof what, "no connection from the peer arrived within %d s", REACH_MS / 1000);
+        if (say_blame(d, l, s, what))
+            continue;
+        dr_say(d, DR_FAIL, s, "%s: the network or a firewall drops it, or another machine has this node's address",
+               what);
+        dr_mend(
+            d,
+            "ping -I %s %s; ip neigh show %s   # on the other node; if an answer comes from the Ethernet address of "
+            "%s here, a firewall of this node blocks new connections: open a port for --reverse-port",
+            p->there.nic[l->there].nic, to, to, p->here.nic[l->here].nic);
     }
 }
 

@@ -15,24 +15,31 @@
 #define AGAIN_MS     200   /* ms between two rounds of attempts */
 #define WRONG_MS     10000 /* ms; until then, a listener with a different key is assumed to be another job's rank 0 */
 
+/* Removes the key from the environment, and thus from /proc/PID/environ and from child processes. */
+static int forget_key(char *text)
+{
+    explicit_bzero(text, strlen(text));
+    return unsetenv(KEY_VARIABLE) < 0 ? hw_fail(-errno, "removing the key from the environment: %s", strerror(errno))
+                                      : 0;
+}
+
 int launch_key(struct common *c)
 {
     char *text = getenv(KEY_VARIABLE);
-    if (c->key_file)
-        return common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
-    if (!text)
-        return 0;
-    size_t n = strlen(text);
-    if (n < KEY_LEAST || n > sizeof c->key)
-        return hw_fail(-EINVAL,
-                       "the length of the key in " KEY_VARIABLE
-                       " is %zu, but must be %d to %zu bytes; to make a key: head -c 32 /dev/urandom | base64",
-                       n, KEY_LEAST, sizeof c->key);
-    memcpy(c->key, text, n);
-    c->key_len = n;
-    explicit_bzero(text, n); /* also erases the key from /proc/PID/environ */
-    return unsetenv(KEY_VARIABLE) < 0 ? hw_fail(-errno, "removing the key from the environment: %s", strerror(errno))
-                                      : 0;
+    int rc = 0;
+    if (c->key_file) {
+        rc = common_read_key(c->key_file, c->key, sizeof c->key, &c->key_len);
+    } else if (text) {
+        size_t n = strlen(text);
+        if (n < KEY_LEAST || n > sizeof c->key)
+            return hw_fail(-EINVAL,
+                           "the length of the key in " KEY_VARIABLE
+                           " is %zu, but must be %d to %zu bytes; to make a key: head -c 32 /dev/urandom | base64",
+                           n, KEY_LEAST, sizeof c->key);
+        memcpy(c->key, text, n);
+        c->key_len = n;
+    }
+    return rc == 0 && text ? forget_key(text) : rc;
 }
 
 int launch_copy_common(const struct common *c, uint64_t deadline_ms, struct common *own)

@@ -16,8 +16,9 @@ struct launch_place {
     uint16_t port, ports;
 };
 
-/* Reads the key from c->key_file or, without a key file, from HAWSER_MESH_KEY, which is then removed from the
- * environment. Leaves c->key_len 0 if neither is set. Fails with -EINVAL, -EACCES or another -errno. */
+/* Reads the key from c->key_file or, without a key file, from HAWSER_MESH_KEY. In both cases HAWSER_MESH_KEY is removed
+ * from the environment, so that child processes do not get the key. Leaves c->key_len 0 if neither is set. Fails with
+ * -EINVAL, -EACCES or another -errno. */
 int launch_key(struct common *c);
 
 /* Copies the key and `insecure` of c, and a log level one step lower, to the options of another context, whose peer and

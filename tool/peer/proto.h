@@ -27,6 +27,7 @@
 #define TP_MAX_DEPTH      4096
 #define TP_MAX_NICS       16 /* maximum number of NICs whose counters fit in a reply */
 #define TP_MAX_PATHS      16 /* maximum plain-socket paths in one request */
+#define TP_MAX_CHANNELS   16 /* maximum number of channels of a peer, as HW_SESSION_RAILS */
 #define TP_TEXT           224
 #define TP_REQUEST        1024 /* bytes of every request on the wire */
 #define TP_REPLY          2048 /* bytes of every reply on the wire */

@@ -29,6 +29,7 @@ enum rep_num {
     REP_BAD,
     REP_RAW_GBPS,
     REP_RATIO,
+    REP_RAW_SPIN,
     REP_RAW_CPU,
     REP_RAW_PEER_CPU,
     REP_LOST,

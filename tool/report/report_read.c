@@ -23,6 +23,7 @@ static const char *const num_key[REP_NUMS] = {
     [REP_BAD] = "bad_bytes",
     [REP_RAW_GBPS] = "raw_GBps",
     [REP_RATIO] = "ratio_raw",
+    [REP_RAW_SPIN] = "raw_pingpong_spin_us",
     [REP_RAW_CPU] = "raw_cpu_s_per_GB",
     [REP_RAW_PEER_CPU] = "raw_peer_cpu_s_per_GB",
     [REP_LOST] = "lost_channels",

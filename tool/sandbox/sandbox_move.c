@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define CMD "sandbox move"
 
@@ -60,6 +62,50 @@ static const struct opt rows[] = {
     {0},
 };
 
+/* Returns the parent of a process, or 0 if it has none or the parent is unknown. */
+static pid_t find_parent(pid_t pid)
+{
+    char path[64], line[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* a name may contain parentheses */
+    if (!end || sscanf(end, ") %*c %d", &parent) != 1)
+        parent = 0;
+    fclose(f);
+    return parent;
+}
+
+/* Returns true if an ancestor of this process is in another mount namespace, as under `hawser lab exec` and
+ * `ip netns exec`. */
+static bool has_private_mounts(void)
+{
+    struct stat own, other;
+    char path[64];
+    if (stat("/proc/self/ns/mnt", &own) < 0)
+        return false;
+    for (pid_t pid = getppid(); pid > 0; pid = find_parent(pid)) {
+        snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+        if (stat(path, &other) == 0 && other.st_ino != own.st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* Warns if the mount that keeps the container's network namespace ends with the mount namespace of this process. */
+static void warn_private_mounts(const struct hw_logger *log, const char *id)
+{
+    if (!has_private_mounts())
+        return;
+    hw_log(
+        log, HAWSER_LOG_WARN,
+        "this mount namespace is not the host's, and when it ends, nothing keeps the NICs of the container: veth and "
+        "macvlan devices are then lost if the container ends before `hawser sandbox restore %s`",
+        id);
+}
+
 int sandbox_move_main(int argc, char **argv)
 {
     static const struct opts o = {.cmd = CMD,
@@ -86,6 +132,8 @@ int sandbox_move_main(int argc, char **argv)
     rc = text ? cut_names(text, nic, &a.m.n) : hw_no_memory("a list of NICs");
     if (rc == 0)
         rc = sb_move(&a.m);
+    if (rc == 0)
+        warn_private_mounts(&a.log, a.m.id);
     if (rc == -EINVAL)
         return tool_usage(CMD, "%s", hw_error());
     return rc < 0 ? tool_fail(CMD, "%s", hw_error()) : TOOL_OK;

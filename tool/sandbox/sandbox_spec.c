@@ -210,7 +210,7 @@ static int take_annotations(struct sbx_oci *oci, const struct bundle_file *f, st
     struct sbx_want w = sbx_settings_want(&oci->set), *o = &a->plan.want;
     free(text);
     o->only = w.only;
-    o->gpus = o->gpus ? o->gpus : w.gpus;
+    o->only_gpus = w.only_gpus;
     o->peer_nics = o->peer_nics ? o->peer_nics : w.peer_nics;
     o->bootstrap = o->bootstrap ? o->bootstrap : w.bootstrap;
     o->require_ipv4 |= w.require_ipv4;

@@ -9,9 +9,9 @@
 
 #define CMD "sandbox status"
 
-static const char *name_place(const struct sb_status_nic *k)
+static const char *name_place(const struct sb_status *s, const struct sb_status_nic *k)
 {
-    return k->there ? "there" : k->here ? "here" : "lost";
+    return k->there ? "there" : k->here ? "here" : s->elsewhere ? "unknown" : "lost";
 }
 
 struct out {
@@ -23,6 +23,7 @@ struct out {
 static int print_text(const struct sb_status *s, void *arg)
 {
     struct out *o = arg;
+    bool unseen = false;
     o->bad += s->state >= SB_STATE_BROKEN;
     printf("%s: %s", s->id, sb_state_name(s->state));
     if (s->state == SB_STATE_UNREADABLE) {
@@ -34,11 +35,14 @@ static int print_text(const struct sb_status *s, void *arg)
         printf(", process %d", (int)s->holder);
     putchar('\n');
     for (unsigned i = 0; i < s->n; i++) {
-        printf("  %-15s %s", s->nic[i].name, name_place(&s->nic[i]));
+        printf("  %-15s %s", s->nic[i].name, name_place(s, &s->nic[i]));
         if (strcmp(s->nic[i].name, s->nic[i].as) != 0)
             printf(", as %s", s->nic[i].as);
         putchar('\n');
+        unseen |= strcmp(name_place(s, &s->nic[i]), "unknown") == 0;
     }
+    if (unseen)
+        printf("  unknown: the NICs come from a network namespace other than this one; run the command there\n");
     if (s->state == SB_STATE_ENDED || s->state == SB_STATE_BROKEN)
         printf("  to return the NICs: hawser sandbox restore %s%s%s\n", s->id, o->dir ? " --journal-dir " : "",
                o->dir ? o->dir : "");
@@ -63,7 +67,7 @@ static int print_container_json(const struct sb_status *s, void *arg)
         hw_json_object(&o->j, NULL);
         hw_json_str(&o->j, "name", s->nic[i].name);
         hw_json_str(&o->j, "as", s->nic[i].as);
-        hw_json_str(&o->j, "place", name_place(&s->nic[i]));
+        hw_json_str(&o->j, "place", name_place(s, &s->nic[i]));
         hw_json_end(&o->j);
     }
     hw_json_end(&o->j);
@@ -88,7 +92,8 @@ int sandbox_status_main(int argc, char **argv)
         .cmd = CMD,
         .args = "[ID] [OPTION...]",
         .about = "Shows, from the journals, the containers that have NICs of this machine, and where each NIC is: "
-                 "there\n(in the container), here (on the host), or lost. Exit status: 1 if a move or restore was "
+                 "there\n(in the container), here (on the host), lost, or unknown (not visible from this network "
+                 "namespace). Exit status: 1 if a move or restore was "
                  "interrupted or has failed, or a journal is unreadable.",
         .rows = rows,
         .most = 1,

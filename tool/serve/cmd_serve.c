@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ADDRS 64
+#define MAX_ADDRS     64
+#define LOOPBACK_RANK 4
 
 struct addr {
     char text[NI_MAXHOST];
@@ -40,7 +41,8 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Stores in out up to MAX_ADDRS addresses at which the other node may reach this node, the most useful first. If `any`
- * is false, stores only addresses that need no key. Returns their number. */
+ * is false, stores only addresses that need no key. Stores loopback addresses only if there are no others. Returns the
+ * number of addresses. */
 static size_t list_serve_addresses(struct addr *out, bool any)
 {
     struct ifaddrs *list = NULL;
@@ -60,11 +62,13 @@ static size_t list_serve_addresses(struct addr *out, bool any)
         if (getnameinfo(sa, a->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), a->text, sizeof a->text,
                         NULL, 0, NI_NUMERICHOST) != 0)
             continue;
-        a->rank = (i->ifa_flags & IFF_LOOPBACK ? 4 : 0) + (i->ifa_flags & IFF_RUNNING ? 0 : 2) + a->v6;
+        a->rank = (i->ifa_flags & IFF_LOOPBACK ? LOOPBACK_RANK : 0) + (i->ifa_flags & IFF_RUNNING ? 0 : 2) + a->v6;
         n++;
     }
     freeifaddrs(list);
     qsort(out, n, sizeof *out, by_rank);
+    while (n > 0 && out[n - 1].rank >= LOOPBACK_RANK && out[0].rank < LOOPBACK_RANK)
+        n--;
     return n;
 }
 
@@ -85,12 +89,13 @@ static void print_commands(const char *bind_addr, uint16_t port, const struct co
 {
     bool any = c->key_file || c->insecure;
     bool wild = !bind_addr || strcmp(bind_addr, "0.0.0.0") == 0 || strcmp(bind_addr, "::") == 0;
-    printf("On the other node run one of\n");
     if (!wild) {
+        printf("On the other node run one of\n");
         print_command(bind_addr, strchr(bind_addr, ':') != NULL, port, c);
     } else {
         struct addr *a = calloc(MAX_ADDRS, sizeof *a);
         size_t n = a ? list_serve_addresses(a, any) : 0;
+        printf(n && a[0].rank >= LOOPBACK_RANK ? "On this node run one of\n" : "On the other node run one of\n");
         for (size_t i = 0; i < n; i++)
             print_command(a[i].text, a[i].v6, port, c);
         free(a);

@@ -24,9 +24,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define MAX_VALIDATE 64             /* maximum number of channels */
-#define MAX_SLOTS    16384          /* maximum operations of a round, fewer than a peer accepts */
-#define MAX_BYTES    (512ull << 20) /* maximum bytes of a round, unless one operation per channel needs more */
+#define MAX_SLOTS 16384          /* maximum operations of a round, fewer than a peer accepts */
+#define MAX_BYTES (512ull << 20) /* maximum bytes of a round, unless one operation per channel needs more */
 
 struct validate {
     struct common common;
@@ -42,7 +41,7 @@ struct validate {
     /* one slot for each operation of a round, so that no two operations receive into the same bytes */
     struct buffer out, in;
     struct hawser_region region;
-    struct hawser_channel_stats ch[MAX_VALIDATE];
+    struct hawser_channel_stats ch[TP_MAX_CHANNELS];
     size_t n_ch, n_open; /* n_open: channels that are not proved yet, but may be after another round */
     uint64_t bad_out, bad_in;
     /* --gpus without --nic: the NIC may differ from the NIC of the route to HOST */
@@ -212,10 +211,10 @@ static size_t count_good_channels(struct validate *v)
 {
     size_t good = 0;
     v->n_open = 0;
-    v->n_ch = MAX_VALIDATE;
+    v->n_ch = TP_MAX_CHANNELS;
     if (hawser_channel_stats(v->s.peer, v->ch, &v->n_ch) < 0)
         v->n_ch = 0;
-    v->n_ch = HW_MIN(v->n_ch, (size_t)MAX_VALIDATE);
+    v->n_ch = HW_MIN(v->n_ch, (size_t)TP_MAX_CHANNELS);
     for (size_t i = 0; i < v->n_ch; i++) {
         const bool is_good = validate_channel_fault(&v->ch[i]) == NULL;
         good += is_good;
@@ -475,8 +474,8 @@ static int parse_validate_gpus(void *args, const char *text)
 }
 
 static const struct opt rows[] = {
-    OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, MAX_VALIDATE,
-               "number of connections to open at once, 1 to 64 (default: 4)"),
+    OPT_NUMBER("channels", 'c', "N", struct validate, channels, 1, TP_MAX_CHANNELS,
+               "number of channels to open at once, 1 to 16 (default: 4)"),
     OPT_CALL("nic", 0, "NIC", parse_nic,
              "use this NIC of this node (default: the NIC of the route to HOST, or with --gpus the NICs of the GPU)"),
     OPT_SIZE("size", 's', "SIZE", struct validate, size, 4096, 1ull << 30,
