@@ -409,9 +409,11 @@ int hw_op_post(struct hw_op *op)
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&p->lock);
-    rc = p->dead                   ? hw_fail(p->dead, "the connection to the peer has ended")
-         : op->kind == HW_OP_SERVE ? 0
-                                   : take_op_slot(p, op);
+    rc = p->dead ? hw_fail(p->dead, "the connection to the peer has ended") : 0;
+    if (rc == 0 && op->kind < HW_OP_BYE)
+        rc = hw_control_check_own(p);
+    if (rc == 0 && op->kind != HW_OP_SERVE)
+        rc = take_op_slot(p, op);
     if (rc < 0) {
         pthread_mutex_unlock(&p->lock);
         return rc;
