@@ -28,10 +28,11 @@ static struct {
     atomic_long hits; /* number of failures so far */
 } inject;
 static atomic_long live;
+static __thread bool spared; /* no request of this thread fails */
 
 static bool fails(enum class c)
 {
-    if (!atomic_load(&inject.armed) || atomic_load(&inject.of) != (int)c)
+    if (spared || !atomic_load(&inject.armed) || atomic_load(&inject.of) != (int)c)
         return false;
     long n = atomic_fetch_add(&inject.n, 1) + 1, nth = atomic_load(&inject.nth);
     if (n != nth && (n < nth || !atomic_load(&inject.all)))
@@ -472,6 +473,32 @@ static void live_once(void)
     hawser_close(a);
 }
 
+/* Tests that a server without memory for a session refuses the client, which therefore does not try again. */
+static void refuse_session(void)
+{
+    hawser *a, *b;
+    hawser_peer *ab = NULL;
+    uint16_t port = 0;
+    step("a server without memory");
+    must(hawser_open(NULL, &a));
+    must(hawser_open(NULL, &b));
+    must(hawser_listen(b, "127.0.0.1", 0, &port));
+    spared = true;
+    atomic_store(&inject.of, MEMORY);
+    atomic_store(&inject.n, 0);
+    atomic_store(&inject.nth, 1);
+    atomic_store(&inject.all, true);
+    atomic_store(&inject.armed, true);
+    int rc = hawser_connect(a, "127.0.0.1", port, NULL, 10000, &ab);
+    atomic_store(&inject.armed, false);
+    spared = false;
+    ok(rc == -ECONNREFUSED && strstr(hawser_error(), "its log has the reason"),
+       "a server without memory for a session refuses the client (%d: %s)", rc, hawser_error());
+    hawser_peer_close(ab);
+    hawser_close(b);
+    hawser_close(a);
+}
+
 static void every(enum class c, bool all, const char *what)
 {
     int fds = ph_fds();
@@ -585,6 +612,7 @@ int main(void)
         atomic_store(&watched[i].epfd, -1);
     live_once(); /* libc and libsodium make their one-time allocations now */
     ok(life.errors == 0 && life.wrong == 0, "a life without failures: %s", life.first);
+    refuse_session();
     every(MEMORY, false, "allocation");
     every(MEMORY, true, "allocation");
     every(DESCRIPTOR, false, "descriptor");
