@@ -209,6 +209,14 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     return alone > usual;
 }
 
+int hw_sock_explain(const char *what)
+{
+    int error = errno;
+    if (error == ENOBUFS || error == ENOMEM)
+        return -EBUSY;
+    return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
+}
+
 void hw_sock_reset_at_close(int fd)
 {
     struct linger l = {.l_onoff = 1, .l_linger = 0};

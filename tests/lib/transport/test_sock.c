@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how a connection's TCP_INFO is judged. The linker redirects the library's getsockopt() to this test. */
+/* Tests how a connection's TCP_INFO and the errors of sends are judged. The linker redirects the library's getsockopt()
+ * to this test. */
 #include "tests/tap.h"
 #include "transport/tcp/sock.h"
 
@@ -50,5 +51,14 @@ int main(void)
     is_int(judge(fd, 2, 500, 0), 0, "but not if no other rail hears from the peer");
     is_int(judge(fd, 3, STALL_MS + 1, 0), -ETIMEDOUT, "unless nothing is answered for stall_ms: -ETIMEDOUT");
     hw_close(&fd);
+
+    static const struct {
+        int error, want;
+    } moved[] = {{EAGAIN, -EAGAIN}, {ENOBUFS, -EBUSY}, {ENOMEM, -EBUSY}, {EPIPE, -EPIPE}};
+    for (size_t i = 0; i < HW_ARRAY_LEN(moved); i++) {
+        errno = moved[i].error;
+        is_int(hw_sock_explain("sending"), moved[i].want, "the error of a send");
+    }
+    is_str(hw_error(), "sending: Broken pipe", "its text");
     return tap_done();
 }
