@@ -396,7 +396,7 @@ bool kid_close_all(struct kid *k)
             struct kid_comm *c = k->comm[i];
             if (!c || (int)c->kind != kind)
                 continue;
-            if (c->threaded) {
+            if (c->threaded || listened_on(k, c)) {
                 all = false;
                 continue;
             }
