@@ -214,6 +214,9 @@ void hn_dial_tidy(void)
 
 void hn_dial_begin(void)
 {
+    if (hn_g.dial.begun)
+        return;
+    hn_g.dial.begun = true;
     pthread_mutex_init(&hn_g.dial.mu, NULL);
     hw_cond_init(&hn_g.dial.more);
     hw_list_init(&hn_g.dial.waiting);

@@ -124,8 +124,8 @@ bool hn_link_is_dead(struct hn_link *l);
 /* Moves the communicators of a link, none of which has sent its hello yet, to another link that is up and leads to the
  * same process, if there is one. Call under g.mu. */
 void hn_link_yield(struct hn_link *l);
-/* Accepts new connections and hellos, frees links that are dead and unused, and calls hn_dial_tidy(), unless this was done
- * less than HN_SERVE_US ago. */
+/* Accepts new connections and hellos, frees links that are dead and unused, and calls hn_dial_tidy(), unless this was
+ * done less than HN_SERVE_US ago. */
 void hn_links_serve(void);
 void hn_links_close(void); /* frees all links; no communicator may use them, and no dialling thread may run */
 /* hn_attend() starts the thread that calls hn_links_serve() periodically. hn_attend_no_more() stops the thread and must
@@ -135,6 +135,7 @@ void hn_attend_no_more(void);
 
 /* ---- connecting links (dial.c) ------------------------------------------------------------------------------ */
 
+/* Called each time the context is opened. Only the first call in a process has an effect. */
 void hn_dial_begin(void);
 /* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no
  * dialling thread is running and none could be started. Call under g.mu. */
@@ -258,7 +259,7 @@ struct hn_global {
             bool started, ended;
             uint64_t since; /* start of the current attempt, or 0 if there is none */
         } thread[HN_DIALLERS_MOST];
-        bool ending; /* guarded by g.mu */
+        bool begun, ending; /* guarded by g.mu; begun: mu, more and waiting are initialized */
     } dial;
 };
 
