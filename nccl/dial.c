@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connects links. Connecting takes several round trips, and NCCL's threads must not block, so separate threads connect
  * the links. These threads take links from a queue and exit when the queue is empty. After a failed attempt that is not
- * the last, a link moves to the end of the queue, so that the other links get their turn. */
+ * the last, a link moves to the end of the queue, so that the other links get their turn. An attempt at a dead peer
+ * takes up to TRY_MS, so slow attempts do not count for the number of threads, up to a higher limit. */
 #include "base/thread.h"
 #include "inner.h"
 
@@ -135,9 +136,11 @@ static void *run_dialler(void *arg)
     for (;;) {
         struct hn_link *l = take_waiting(&when);
         if (l) {
+            self->since = hw_now();
             pthread_mutex_unlock(&hn_g.dial.mu);
             try_link(l);
             pthread_mutex_lock(&hn_g.dial.mu);
+            self->since = 0;
         } else if (when != UINT64_MAX) {
             struct timespec until = hw_timespec(when);
             (void)pthread_cond_timedwait(&hn_g.dial.more, &hn_g.dial.mu, &until);
@@ -153,7 +156,7 @@ static void *run_dialler(void *arg)
 /* Call under dial.mu, but not while hn_dial_end() joins the threads. */
 static void join_ended_diallers(void)
 {
-    for (size_t i = 0; i < HN_DIALLERS; i++) {
+    for (size_t i = 0; i < HN_DIALLERS_MOST; i++) {
         struct hn_dialler *d = &hn_g.dial.thread[i];
         if (!d->started || !d->ended)
             continue;
@@ -162,39 +165,58 @@ static void join_ended_diallers(void)
     }
 }
 
+/* Starts another dialling thread if fewer than HN_DIALLERS are running without a slow attempt. Fails with -EAGAIN if no
+ * dialling thread is running and none could be started. Call under dial.mu, but not while hn_dial_end() joins the
+ * threads. */
+static int add_dialler(void)
+{
+    int rc = 0;
+    unsigned running = 0, slow = 0;
+    const uint64_t now = hw_now();
+    struct hn_dialler *next = NULL;
+    join_ended_diallers();
+    for (size_t i = 0; i < HN_DIALLERS_MOST; i++) {
+        struct hn_dialler *d = &hn_g.dial.thread[i];
+        running += d->started;
+        slow += d->started && d->since && now >= d->since + HN_SLOW_MS * HW_MS;
+        next = d->started || next ? next : d;
+    }
+    if (next && running - slow < HN_DIALLERS) {
+        next->since = 0;
+        rc = hw_thread_start(&next->id, run_dialler, next, "a connecting thread");
+        next->started = rc == 0;
+    }
+    return running ? 0 : rc;
+}
+
+static bool is_link_due(void)
+{
+    const uint64_t now = hw_now();
+    hw_list_each(it, tmp, &hn_g.dial.waiting)
+    {
+        if (hw_container_of(it, struct hn_link, wait)->not_before <= now)
+            return true;
+    }
+    return false;
+}
+
 void hn_dial_tidy(void)
 {
     if (hn_g.dial.ending)
         return;
     pthread_mutex_lock(&hn_g.dial.mu);
-    join_ended_diallers();
+    if (is_link_due())
+        (void)add_dialler();
+    else
+        join_ended_diallers();
     pthread_mutex_unlock(&hn_g.dial.mu);
-}
-
-/* Starts another dialling thread unless HN_DIALLERS are already running. Fails with -EAGAIN if no dialling thread is
- * running and none could be started. */
-static int add_dialler(void)
-{
-    int rc = 0;
-    bool any = false;
-    struct hn_dialler *next = NULL;
-    pthread_mutex_lock(&hn_g.dial.mu);
-    join_ended_diallers();
-    for (size_t i = 0; i < HN_DIALLERS; i++) {
-        struct hn_dialler *d = &hn_g.dial.thread[i];
-        any |= d->started;
-        next = d->started || next ? next : d;
-    }
-    if (next) {
-        rc = hw_thread_start(&next->id, run_dialler, next, "a connecting thread");
-        next->started = rc == 0;
-    }
-    pthread_mutex_unlock(&hn_g.dial.mu);
-    return any ? 0 : rc;
 }
 
 void hn_dial_begin(void)
 {
+    if (hn_g.dial.begun)
+        return;
+    hn_g.dial.begun = true;
     pthread_mutex_init(&hn_g.dial.mu, NULL);
     hw_cond_init(&hn_g.dial.more);
     hw_list_init(&hn_g.dial.waiting);
@@ -202,8 +224,13 @@ void hn_dial_begin(void)
 
 int hn_dial(struct hn_link *l)
 {
+    int rc = 0;
     queue_link(l);
-    int rc = hn_g.dial.ending ? 0 : add_dialler();
+    if (!hn_g.dial.ending) {
+        pthread_mutex_lock(&hn_g.dial.mu);
+        rc = add_dialler();
+        pthread_mutex_unlock(&hn_g.dial.mu);
+    }
     if (rc)
         (void)hn_dial_cancel(l);
     return rc;
@@ -230,7 +257,7 @@ void hn_dial_end(void)
         if (l->refs == 0)
             (void)hn_dial_cancel(l);
     }
-    for (size_t i = 0; i < HN_DIALLERS; i++) {
+    for (size_t i = 0; i < HN_DIALLERS_MOST; i++) {
         struct hn_dialler *d = &hn_g.dial.thread[i];
         if (!d->started)
             continue;
@@ -240,6 +267,8 @@ void hn_dial_end(void)
         d->started = d->ended = false;
     }
     hn_g.dial.ending = false;
+    pthread_mutex_lock(&hn_g.dial.mu);
     if (!hw_list_empty(&hn_g.dial.waiting) && add_dialler()) /* links were queued meanwhile */
         hn_say(NCCL_LOG_WARN, "%s", hawser_error());
+    pthread_mutex_unlock(&hn_g.dial.mu);
 }

@@ -26,9 +26,12 @@
 
 #define HN_LANES 6 /* default number of links from one process to another (docs/performance.md has the measurement) */
 /* default maximum number of outgoing links of a process: HN_LANES to each of eight peers; a peer gets at least one */
-#define HN_LINKS     48
-#define HN_DIALLERS  8 /* maximum number of threads that connect links */
-#define HN_LANES_MAX 64
+#define HN_LINKS    48
+#define HN_DIALLERS 8 /* maximum number of threads that connect links, without slow ones */
+/* ms after which an attempt to connect is slow: another thread may be started, for the links that wait */
+#define HN_SLOW_MS       2000
+#define HN_DIALLERS_MOST 32 /* maximum number of threads that connect links */
+#define HN_LANES_MAX     64
 /* Mbit/s that each device reports in tables up to v11; constant, because ranks must agree on it before NCCL 2.29.2 */
 #define HN_SPEED    24000
 #define HN_REQUESTS 64 /* requests of a communicator: twice NCCL's maximum */
@@ -121,8 +124,8 @@ bool hn_link_is_dead(struct hn_link *l);
 /* Moves the communicators of a link, none of which has sent its hello yet, to another link that is up and leads to the
  * same process, if there is one. Call under g.mu. */
 void hn_link_yield(struct hn_link *l);
-/* Accepts new connections and hellos, frees links that are dead and unused, and joins dialling threads that have ended,
- * unless this was done less than HN_SERVE_US ago. */
+/* Accepts new connections and hellos, frees links that are dead and unused, and calls hn_dial_tidy(), unless this was
+ * done less than HN_SERVE_US ago. */
 void hn_links_serve(void);
 void hn_links_close(void); /* frees all links; no communicator may use them, and no dialling thread may run */
 /* hn_attend() starts the thread that calls hn_links_serve() periodically. hn_attend_no_more() stops the thread and must
@@ -132,14 +135,16 @@ void hn_attend_no_more(void);
 
 /* ---- connecting links (dial.c) ------------------------------------------------------------------------------ */
 
+/* Called each time the context is opened. Only the first call in a process has an effect. */
 void hn_dial_begin(void);
 /* Queues a link for connecting. The link becomes HN_UP, or HN_DEAD with rc and err set. Fails with -EAGAIN if no
  * dialling thread is running and none could be started. Call under g.mu. */
 int hn_dial(struct hn_link *l);
 /* Removes a link from the queue and marks it HN_DEAD. Returns false if the link is not queued. Call under g.mu. */
 bool hn_dial_cancel(struct hn_link *l);
-/* Joins the dialling threads that have ended. Before version 11 of its net table, NCCL never calls finalize, and the
- * stacks of these threads would remain until the process exits. Call under g.mu. */
+/* Starts another dialling thread if a link waits and the running threads are slow. Joins the dialling threads that have
+ * ended: before version 11 of its net table, NCCL never calls finalize, and the stacks of these threads would remain
+ * until the process exits. Call under g.mu. */
 void hn_dial_tidy(void);
 /* Cancels the queued links that no communicator uses, and joins the dialling threads. If links are still queued
  * afterwards, starts a new thread. Call under g.mu, which is released during each join. */
@@ -252,8 +257,9 @@ struct hn_global {
         struct hn_dialler {
             pthread_t id;
             bool started, ended;
-        } thread[HN_DIALLERS];
-        bool ending; /* guarded by g.mu */
+            uint64_t since; /* start of the current attempt, or 0 if there is none */
+        } thread[HN_DIALLERS_MOST];
+        bool begun, ending; /* guarded by g.mu; begun: mu, more and waiting are initialized */
     } dial;
 };
 

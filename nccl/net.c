@@ -233,16 +233,18 @@ static void at_fork(void)
     (void)pthread_atfork(NULL, NULL, reset_nccl_after_fork);
 }
 
+/* Returns the maximum number of links to a process. Each group of NICs needs a link of its own. */
 static unsigned lanes_wanted(void)
 {
     const char *text = getenv("HAWSER_NCCL_LANES");
-    uint64_t n;
-    if (!text || !*text)
-        return HN_LANES;
-    if (hw_parse_u64(text, 1, HN_LANES_MAX, &n) == 0)
-        return (unsigned)n;
-    hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; using %d", hw_error(), HN_LANES);
-    return HN_LANES;
+    const uint64_t least = hn_g.near ? hn_g.groups : 1;
+    uint64_t n = HN_LANES;
+    if (text && *text && hw_parse_u64(text, 1, HN_LANES_MAX, &n))
+        hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; using %d", hw_error(), HN_LANES);
+    else if (n < least && text && *text)
+        hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %llu is less than the number of groups of NICs; using %llu",
+               (unsigned long long)n, (unsigned long long)least);
+    return (unsigned)HW_MAX(n, least);
 }
 
 /* Raises the soft limit for file descriptors to the hard limit if possible, and returns the soft limit. NCCL does so in

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -52,13 +54,26 @@ class SignalsBlocked
     sigset_t before_;
 };
 
+/* Returns the time in UTC. */
+static std::string format_now()
+{
+    timespec t = {};
+    tm utc = {};
+    char date[32], text[48];
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    (void)gmtime_r(&t.tv_sec, &utc);
+    (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &utc);
+    (void)snprintf(text, sizeof(text), "%s.%03ldZ", date, t.tv_nsec / 1000000);
+    return text;
+}
+
 void append_log(const std::string &line)
 {
     const char *path = getenv("HAWSER_NIXL_LOG");
     int fd = path && *path ? ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
     if (fd < 0)
         return;
-    std::string text = "NIXL/hawser: " + line + "\n";
+    std::string text = format_now() + " " + std::to_string(getpid()) + " NIXL/hawser: " + line + "\n";
     (void)!write(fd, text.data(), text.size());
     ::close(fd);
 }

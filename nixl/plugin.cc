@@ -21,6 +21,16 @@ nixlBackendEngine *fail(const std::string &why)
     return nullptr;
 }
 
+/* Like fail(), but does not throw if memory is short. */
+nixlBackendEngine *fail_caught(const char *why)
+{
+    try {
+        return fail(std::string("creating the backend: ") + why);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
 nixlBackendEngine *create_engine(const nixlBackendInitParams *params)
 {
     try {
@@ -35,8 +45,10 @@ nixlBackendEngine *create_engine(const nixlBackendInitParams *params)
         if (!why.empty())
             return fail(why);
         return engine.release();
+    } catch (const std::exception &e) { /* for example, no thread could be started */
+        return fail_caught(e.what());
     } catch (...) {
-        return nullptr;
+        return fail_caught("an unknown exception");
     }
 }
 

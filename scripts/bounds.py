@@ -34,8 +34,7 @@ ANSWER_IN = re.compile(r"answer_in = ([^;]+);")
 TABLE = [
     ("What this side stores for an authenticated peer", [
         ("HW_CONTROL_WINDOW", PEER, "", "control messages that have arrived and are not processed yet", "the rail ends"),
-        ("HW_CONTROLS", PEER, "", "control messages that wait to be sent: answers, refusals and other messages",
-         "the peer is dropped"),
+        ("HW_CONTROLS", PEER, "", "answers and refusals that wait to be sent", "the peer is dropped"),
         ("HW_NOTES", PEER, "bytes", "notifications that the application has not read", "the rail ends"),
         ("HW_NOTE_MAX", PEER, "bytes", "one notification", "the rail ends"),
         ("HW_NOTE_COST", PEER, "bytes", "bytes added for each notification or eager message when these are counted", ""),
@@ -73,6 +72,7 @@ TABLE = [
     ]),
     ("This side's own use of a peer", [
         ("HW_OPS", PEER, "", "operations in flight", "-EAGAIN"),
+        ("HW_CONTROLS", PEER, "", "control messages of this side's operations that wait to be sent", "-EAGAIN"),
         ("HW_READS", PEER, "", "read requests that the peer has not answered completely", "further requests wait"),
         ("HW_LANDINGS", "lib/message/landing.h", "", "landings", "the operation fails, or waits"),
         ("HW_HANDLES", "lib/message/region.h", "", "imports of the peer's regions", "-ENOMEM"),

@@ -63,7 +63,7 @@ static const struct knob table[] = {
     {"op_timeout_ms", AT(op_timeout_ms), COUNT, "60000", 0, DAYS(7), "ms",
      "default deadline of operations, except that a receive has no deadline by default; 0: no deadline"},
     {"keepalive_ms", AT(keepalive_ms), COUNT, "5000", 100, MINUTES(60), "ms",
-     "idle time after which a peer is sent a keepalive; at most a quarter of peer_timeout_ms is used"},
+     "a peer that is silent for this long is sent a keepalive, at the latest after 1.5 times this time; at most a quarter of peer_timeout_ms is used"},
     {"max_peers", AT(max_peers), COUNT, "4096", 1, 1048576, "peers",
      "maximum number of peers at once, including those that this context connected to; further incoming peers are refused"},
     {"transport", AT(transport), TEXT, "tcp", 0, sizeof(((struct hw_knobs *)0)->transport) - 1, "name",

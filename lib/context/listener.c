@@ -207,6 +207,7 @@ static int begin_session(struct slot *s)
     struct hawser_peer *p = offer ? hw_peer_new(h, false) : NULL;
     s->choice = p ? malloc(4 + HW_SETUP_FRAME) : NULL;
     if (!s->choice) {
+        (void)hw_hs_welcome(s->fd, HW_REFUSE_FAILED, 0); /* a client without an answer would try again */
         if (p)
             hw_peer_unref(p);
         return hw_no_memory("a peer");

@@ -25,12 +25,28 @@ static bool has_room(const struct hw_peer *p, uint32_t sequence)
     return sequence - p->out.acked < HW_CONTROL_WINDOW;
 }
 
-/* Fails with -EPROTO if too many control messages wait, for example because the peer does not read the answers to its
- * own messages. */
-static int check_waiting(const struct hw_peer *p)
+/* Returns true for a message that a message of the peer causes. The peer limits the number of these messages. */
+static bool is_answer(const struct hw_control *c)
 {
-    return p->out.waiting > HW_CONTROLS ? hw_fail(-EPROTO, "the peer does not read the answers to its control messages")
+    return c->kind == HW_CONTROL_HANDLE || c->kind == HW_CONTROL_FAIL || c->kind == HW_CONTROL_UNREAD ||
+           c->kind == HW_CONTROL_STOPPED || c->kind == HW_CONTROL_MATCHED;
+}
+
+/* Fails with -EPROTO if too many answers wait: the peer sends messages, but does not read the answers. */
+static int check_answers(const struct hw_peer *p)
+{
+    return p->out.answers > HW_CONTROLS ? hw_fail(-EPROTO, "the peer does not read the answers to its control messages")
                                         : 0;
+}
+
+int hw_control_check_own(const struct hw_peer *p)
+{
+    return p->out.waiting - p->out.answers < HW_CONTROLS
+               ? 0
+               : hw_fail(-EAGAIN,
+                         "%d control messages of this side wait, which is the limit per peer: wait until the peer "
+                         "reads some of them",
+                         HW_CONTROLS);
 }
 
 static void queue_control(struct hw_peer *p, struct hw_control *c)
@@ -44,6 +60,7 @@ static void queue_control(struct hw_peer *p, struct hw_control *c)
         *p->out.last = c;
         p->out.last = &c->next;
         p->out.waiting++;
+        p->out.answers += is_answer(c);
     }
 }
 
@@ -102,7 +119,7 @@ int hw_control_refuse(struct hw_peer *p, enum hw_control_kind kind, uint64_t a, 
 {
     struct hw_control c = {.kind = kind, .a = a, .b = (uint64_t)-error};
     pthread_mutex_lock(&p->lock);
-    int rc = check_waiting(p);
+    int rc = check_answers(p);
     if (rc == 0)
         rc = hw_control_send_locked(p, &c);
     if (rc == 0)
@@ -163,6 +180,7 @@ static void send_waiting(struct hw_peer *p)
         if (!p->out.first)
             p->out.last = &p->out.first;
         p->out.waiting--;
+        p->out.answers -= is_answer(c);
         send_parcel(p, &c->parcel);
     }
 }
@@ -257,7 +275,7 @@ static void renew_mark(struct hw_peer *p)
 
 /* Processes the messages in the ring in order, until the next message has not arrived yet or memory runs out. rc is the
  * result of sorting the messages into the ring. Ends the peer if rc is negative, if a message is invalid, or if too
- * many messages wait to be sent. */
+ * many answers wait to be sent. */
 static void read_ring(struct hw_peer *p, int rc)
 {
     while (rc == 0 && !p->session.dead) {
@@ -278,7 +296,7 @@ static void read_ring(struct hw_peer *p, int rc)
     renew_mark(p);
     pthread_mutex_lock(&p->lock);
     if (rc == 0)
-        rc = check_waiting(p);
+        rc = check_answers(p);
     hw_ops_unfence(p);
     tell_taken(p);
     if (rc < 0 && !p->session.dead) {

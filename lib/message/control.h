@@ -16,6 +16,8 @@ struct hw_control_in {
     struct hw_note *note; /* NOTE and EAGER: the payload */
 };
 
+/* Fails with -EAGAIN if too many control messages wait that the peer did not cause. Called with the lock held. */
+int hw_control_check_own(const struct hw_peer *p);
 /* Sends a copy of c. The caller sets the members kind, a to d, note and op. Fails with -ENOMEM or the error that the
  * peer died with. May be called from any thread. */
 int hw_control_send(struct hw_peer *p, const struct hw_control *c);

@@ -469,6 +469,8 @@ static int start_op(struct hw_op *op)
     int rc = count_bytes(op);
     if (rc == 0 && p->dead)
         rc = hw_fail(p->dead, "the connection to the peer has ended");
+    if (rc == 0 && op->kind < HW_OP_BYE)
+        rc = hw_control_check_own(p);
     if (rc == 0 && op->kind != HW_OP_SERVE)
         rc = take_op_slot(p, op);
     if (rc < 0)

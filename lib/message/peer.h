@@ -30,7 +30,9 @@
 #define HW_CONTROL_WINDOW 1024  /* maximum number of control messages that the peer has not read */
 #define HW_READS          256   /* maximum number of read requests that the peer has not answered completely */
 #define HW_OPS            65536 /* maximum number of operations of this side in flight */
-/* Limit of control messages that wait to be sent; a correct peer cannot cause this many. */
+/* Limit of answers to the peer that wait to be sent, and of other control messages that wait. A correct peer cannot
+ * cause this many answers. This side's operations can cause this many messages while the peer is silent, because they
+ * can be cancelled. */
 #define HW_CONTROLS    (4 * HW_OPS)
 #define HW_NOTES       (1u << 20)     /* limit of bytes of notifications that the application has not taken */
 #define HW_NOTE_COST   128            /* overhead of one notification, counted in addition to its bytes */
@@ -188,10 +190,10 @@ int hw_op_import(struct hw_op *op, uint32_t i, uint64_t id, uint64_t secret);
 /* Releases the references of an operation that is not posted. Called with the peer's lock held. */
 void hw_op_drop_imports(struct hw_op *op);
 /* Starts an operation. over() will be called, possibly before this function returns. After a failure over() is not
- * called. Fails with -EAGAIN if HW_OPS operations are in flight or too many queues are in use, -ESHUTDOWN for a closed
- * stream, -EFAULT for a range outside a region, -EACCES if the region's rights do not allow the operation, -E2BIG for
- * too many bytes, -ENOMEM, the error with which the peer refused access to a region (such as -ESTALE), or the error
- * that the peer died with. */
+ * called. Fails with -EAGAIN if HW_OPS operations are in flight, too many queues are in use or too many control
+ * messages wait, -ESHUTDOWN for a closed stream, -EFAULT for a range outside a region, -EACCES if the region's rights
+ * do not allow the operation, -E2BIG for too many bytes, -ENOMEM, the error with which the peer refused access to a
+ * region (such as -ESTALE), or the error that the peer died with. */
 int hw_op_post(struct hw_op *op);
 /* Works like hw_op_post(), but is called with the peer's lock held, and calls over() only in hw_ops_unlock(). */
 int hw_op_post_locked(struct hw_op *op);
@@ -350,7 +352,8 @@ struct hw_peer {
         _Atomic uint32_t acked;   /* one more than the sequence number of the last message that the peer has read */
         _Atomic uint32_t refused; /* sequence number after the newest refusal */
         struct hw_control *first, **last; /* messages that wait to be sent */
-        uint32_t waiting;
+        uint32_t waiting;                 /* number of these messages */
+        uint32_t answers;                 /* number of them that answer messages of the peer */
     } out;
     struct {
         _Atomic uint64_t next;  /* number of the next message to be read; changed only on the home loop */

@@ -386,8 +386,11 @@ static void add_control_path(struct hw_pairing *g)
         if (hw_addr_same_host(&g->nics[i].addr, &d->local))
             memcpy(pr->nic.name, g->nics[i].name, HAWSER_NIC_NAME);
     pr->nic.loopback = true; /* bind only to the NIC's address */
+    struct hw_path_end mine = {.addr = d->local};
+    memcpy(mine.name, pr->nic.name, sizeof(mine.name));
     bool named = !*d->nics || hw_nic_listed(d->nics, pr->nic.name);
-    if ((!named && !hw_addr_is_loopback(&d->remote)) || g->paths.exact || d->only_dialled || *d->peer_nics || *g->rails)
+    bool apart = *g->rails && !hw_rails_join(g->rails, &mine, &g->theirs[g->in.dialled]);
+    if ((!named && !hw_addr_is_loopback(&d->remote)) || g->paths.exact || d->only_dialled || *d->peer_nics || apart)
         return; /* excluded by the user's options */
     memcpy(pr->peer_nic, e->nic, HAWSER_NIC_NAME);
     memcpy(pr->handle, e->handle, sizeof(pr->handle));

@@ -286,6 +286,12 @@ static void near_one(void)
         ok(share[0] > 900, "it carries all");
     }
     reap();
+    setenv("HAWSER_NCCL_LANES", "1", 1);
+    if (start("fewer sessions than groups", MESSAGES / 2, false) && finish("fewer sessions than groups"))
+        ok(strstr(w->sh.warn[0], "number of groups of NICs; using 4"), "the plugin uses one session for each group: %s",
+           w->sh.warn[0]);
+    reap();
+    unsetenv("HAWSER_NCCL_LANES");
 }
 
 /* Takes the NICs in `mask` down after a third of the messages. */

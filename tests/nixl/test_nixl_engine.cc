@@ -10,12 +10,15 @@
 #include "tests/tap.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <pthread.h>
+#include <regex>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +30,8 @@ constexpr size_t size = 16 << 20;
 constexpr int wait_ms = 10000;
 constexpr bool sanitized = HW_ASAN || HW_TSAN;
 constexpr uint64_t check_ns = sanitized ? 20000 : 1000;
+
+std::atomic<int> threads_left{-1}; /* number of threads that can be started, or -1 for no limit */
 
 struct List : nixl_meta_dlist_t {
     void add(uintptr_t addr, size_t len, nixlBackendMD *md)
@@ -108,6 +113,48 @@ void check_refusals(nixlBackendPlugin *plugin, nixlBackendPlugin *(*init)())
     ok(make_engine(plugin, "a", {{"nisc", "eth0"}}) == nullptr, "an unknown parameter is refused");
     ok(make_engine(plugin, std::string(5000, 'n').c_str(), none) == nullptr,
        "an agent's name of 5000 bytes is refused");
+}
+
+#if !HW_ASAN && !HW_TSAN /* a sanitizer has its own pthread_create() */
+/* Tests that an engine whose n-th thread cannot be started reports the reason, for each n. */
+void check_threads(nixlBackendPlugin *plugin)
+{
+    int failed = 0, silent = 0, n = 0;
+    nixlBackendEngine *e = nullptr;
+    for (; n < 100 && !e; n++) {
+        threads_left = n;
+        e = make_engine(plugin, "no threads", {{"nisc", "eth0"}}); /* replaces the error of the last round */
+        e = make_engine(plugin, "a", {});
+        std::string why = plugin->get_backend_options()["error"];
+        failed += !e;
+        silent += !e && (why.empty() || why.find("nisc") != std::string::npos);
+    }
+    threads_left = -1;
+    ok(e && failed >= 2 && silent == 0, "an engine without its threads gives the reason, %d of %d times",
+       failed - silent, failed);
+    if (e)
+        plugin->destroy_engine(e);
+}
+#endif
+
+/* Tests that a line of the log begins with the time and the process. */
+void check_log(nixlBackendPlugin *plugin)
+{
+    char path[] = "/tmp/hawser-nixl-log-XXXXXX";
+    int fd = mkstemp(path);
+    if (!ok(fd >= 0, "a file for the log"))
+        return;
+    close(fd);
+    setenv("HAWSER_NIXL_LOG", path, 1);
+    (void)make_engine(plugin, "a", {{"nisc", "eth0"}});
+    unsetenv("HAWSER_NIXL_LOG");
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    std::regex form("\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z " + std::to_string(getpid()) +
+                    " NIXL/hawser: .*nisc.*");
+    ok(std::regex_match(line, form), "the log has the time and the process: %s", line.c_str());
+    unlink(path);
 }
 
 void check_memory(nixlBackendEngine *e)
@@ -261,6 +308,21 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
 
 } // namespace
 
+#if !HW_ASAN && !HW_TSAN
+/* The dynamic linker prefers this function to libc's. */
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                                                                     void *(*run)(void *), void *arg)
+{
+    using Create = int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    static const auto real = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+    int left = threads_left;
+    if (left == 0)
+        return EAGAIN;
+    threads_left = left < 0 ? left : left - 1;
+    return real(thread, attr, run, arg);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : nullptr;
@@ -273,6 +335,10 @@ int main(int argc, char **argv)
     is_int(plugin->api_version, NIXL_PLUGIN_API_VERSION, "its version of the API");
     is_int(plugin->get_backend_mems().size(), 2, "its kinds of memory");
     check_refusals(plugin, init);
+    check_log(plugin);
+#if !HW_ASAN && !HW_TSAN
+    check_threads(plugin);
+#endif
 
     int fds[2];
     Card card = {};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the memory limit for a peer that sends requests but neither reads nor acknowledges the answers. Also tests that
- * the sequence numbers of control messages may wrap around, that a peer dies with the right error text if it confirms
- * too much, and that a dead peer's operations fail with the same error text. */
+/* Tests the memory limit for a peer that sends requests but neither reads nor acknowledges the answers, and that this
+ * side's own control messages have another limit, which does not end the peer. Also tests that the sequence numbers of
+ * control messages may wrap around, that a peer dies with the right error text if it confirms too much, and that a dead
+ * peer's operations fail with the same error text. */
 #include "message/control.h"
 #include "message/op.h"
 #include "tests/tap.h"
@@ -145,6 +146,43 @@ static void ask_to_stop(void)
     drop_peer();
 }
 
+static void end_nothing(struct hw_op *op)
+{
+    (void)op;
+}
+
+/* Tests that receives that are posted and cancelled while the peer is silent are limited, and that the peer does not
+ * die for them when its next message arrives. */
+static void post_and_cancel(void)
+{
+    static uint8_t data[100];
+    uint32_t n = 0;
+    int rc = 0;
+    make_peer(&loop);
+    for (; rc == 0 && n < 4 * HW_CONTROLS; n++) {
+        struct hw_op *op = hw_op_new(&peer, HW_OP_RECV, 1);
+        if (!op)
+            exit(1);
+        op->span[0] = (struct hw_span){.space = &hw_host, .ptr = data, .len = sizeof data};
+        op->over = end_nothing;
+        rc = hw_op_post(op);
+        if (rc == 0)
+            hw_op_cancel(op, -ECANCELED);
+        hw_op_put(op);
+        run_loop();
+    }
+    ok(rc == -EAGAIN && n <= HW_CONTROLS && strstr(hw_error(), "of this side wait"),
+       "receives for a silent peer are refused after %u (%d): %s", n, rc, hw_error());
+    struct hw_control_in *c = calloc(1, sizeof *c);
+    if (!c)
+        exit(1);
+    c->head = (struct hw_control_head){.sequence = 0, .kind = HW_CONTROL_STOP, .a = 0};
+    hw_control_arrived(&peer, 0, c);
+    run_loop();
+    ok(!died, "the next message of the peer is processed (%d)", died);
+    drop_peer();
+}
+
 static void ask_for_bytes(void)
 {
     const unsigned most = HW_READS + HW_RAIL_LINKS * HW_LINK_FLIGHT;
@@ -194,11 +232,6 @@ static void count_on(void)
     }
     ok(reads && !died, "no operation waits for a message that was read long ago (%d)", died);
     drop_peer();
-}
-
-static void end_nothing(struct hw_op *op)
-{
-    (void)op;
 }
 
 static struct hw_op *post_noted(enum hw_op_kind kind, struct hw_import *import)
@@ -252,6 +285,7 @@ int main(void)
 {
     count_on();
     ask_to_stop();
+    post_and_cancel();
     ask_for_bytes();
     confirm_too_much();
     lose_notes();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/devmem/kernel.h"
 #include "net/nic.h"
+#include "transport/tcp/sock.h"
 
 #include <linux/errqueue.h>
 #include <netinet/in.h>
@@ -57,13 +58,12 @@ ssize_t dm_recv(int fd, void *host, size_t len, struct dm_received *out)
     if (n <= 0) {
         if (n == 0)
             return 0;
-        if (errno == EAGAIN)
-            return -EAGAIN;
-        if (errno == ENOBUFS || errno == ENOMEM)
-            return -EBUSY;
-        return hw_fail(
-            -errno, "receiving into device memory: %s%s", strerror(errno),
-            errno == ENODEV ? " (data that is not split follows split data, so the connection cannot continue)" : "");
+        if (errno == ENODEV)
+            return hw_fail(-ENODEV,
+                           "receiving into device memory: %s (data that is not split follows split data, so the "
+                           "connection cannot continue)",
+                           strerror(ENODEV));
+        return hw_sock_explain("receiving into device memory");
     }
     uint64_t sum = 0, seen = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
@@ -128,13 +128,7 @@ ssize_t dm_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t len, bool mo
     do {
         n = dm_sys.sendmsg(fd, &m, MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
     } while (n < 0 && errno == EINTR);
-    if (n >= 0)
-        return n;
-    if (errno == EAGAIN)
-        return -EAGAIN;
-    if (errno == ENOBUFS || errno == ENOMEM)
-        return -EBUSY;
-    return hw_fail(-errno, "sending from device memory: %s", strerror(errno));
+    return n >= 0 ? n : hw_sock_explain("sending from device memory");
 }
 
 int dm_reap(int fd, void (*over)(void *arg, uint32_t first, uint32_t last), void *arg)

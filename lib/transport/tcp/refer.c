@@ -2,6 +2,7 @@
 #include "transport/tcp/refer.h"
 
 #include "base/fork.h"
+#include "transport/tcp/sock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,11 +71,7 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
         r->held -= (uint32_t)done;
         return done;
     }
-    if (done < 0 && errno == EAGAIN)
-        return -EAGAIN;
-    if (done < 0 && (errno == ENOBUFS || errno == ENOMEM))
-        return -EBUSY; /* the kernel lacks memory, and no event reports when memory is available */
-    return done < 0 ? hw_fail(-errno, "sending: %s", strerror(errno)) : hw_fail(-EIO, "splice() moved nothing");
+    return done < 0 ? hw_sock_explain("sending") : hw_fail(-EIO, "splice() moved nothing");
 }
 
 /* Moves bytes from the pipe to the socket. splice(2) to a socket has no MSG_NOSIGNAL, and a connection that the peer

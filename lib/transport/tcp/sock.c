@@ -187,16 +187,17 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
     /* If bytes wait and none are in flight, the receiver's window is closed (the receiver may be stopped), or this
      * side's own queue drops everything. The kernel then sends probes. TCP_USER_TIMEOUT would end such a connection
      * although every probe is answered (net/ipv4/tcp_timer.c, tcp_probe_timer), so this option is suspended. Unanswered
-     * probes count instead: tcpi_probes is their number since the last answer. */
+     * probes count instead: tcpi_probes is their number since the last answer. A single probe may just have been sent,
+     * and its answer takes a round trip. */
     bool closed = ti.tcpi_unacked == 0 && ti.tcpi_notsent_bytes > 0;
     want_user_timeout(fd, closed ? 0 : peer_timeout_ms);
     uint64_t usual = HW_MAX(ACK_MS, ACK_TRIPS * (uint64_t)ti.tcpi_rtt / 1000);
     uint64_t quiet = watch_acks(w, &ti);
     if (closed)
-        quiet = ti.tcpi_probes ? ti.tcpi_last_ack_recv : 0;
+        quiet = ti.tcpi_probes > 1 ? ti.tcpi_last_ack_recv : 0;
     uint64_t alone = HW_MIN(alone_ms, quiet);
     /* the kernel has retransmitted or probed without an answer */
-    bool in_vain = closed ? ti.tcpi_probes > 1 : ti.tcpi_retransmits > 0;
+    bool in_vain = closed || ti.tcpi_retransmits > 0;
     bool dead = quiet > stall_ms || (alone > HW_MAX(ALONE_MS, usual) && ti.tcpi_last_data_sent > usual / 2);
     if (in_vain && dead && closed)
         return hw_fail(-ETIMEDOUT, "%u probes of a closed window were not acknowledged for %llu ms", ti.tcpi_probes,
@@ -206,6 +207,14 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
                        "no data was acknowledged for %llu ms (segments outstanding: %u, retransmissions: %u)",
                        (unsigned long long)quiet, ti.tcpi_unacked, ti.tcpi_retransmits);
     return alone > usual;
+}
+
+int hw_sock_explain(const char *what)
+{
+    int error = errno;
+    if (error == ENOBUFS || error == ENOMEM)
+        return -EBUSY;
+    return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
 }
 
 void hw_sock_reset_at_close(int fd)

@@ -53,6 +53,10 @@ int hw_sock_health(int fd, struct hw_sock_watch *w, uint64_t alone_ms, uint64_t 
 ssize_t hw_sock_recv(int fd, void *to, size_t len);
 ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);
 
+/* Returns the error of a call that has failed to move bytes, from errno: -EAGAIN, -EBUSY if the kernel lacks memory (no
+ * event reports when memory is available), or another error, for which it records what failed. */
+int hw_sock_explain(const char *what);
+
 /* Makes close() reset the connection, so that the kernel drops queued data and releases pages held by reference. */
 void hw_sock_reset_at_close(int fd);
 /* Closes the connection with a reset. */

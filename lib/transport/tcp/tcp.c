@@ -132,14 +132,6 @@ static void close_socket(struct hw_conn *c)
     free(c);
 }
 
-static int64_t explain_error(const char *what)
-{
-    int error = errno;
-    if (error == ENOBUFS || error == ENOMEM)
-        return -EBUSY; /* the kernel lacks memory, and no event reports when memory is available */
-    return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
-}
-
 /* ---- bytes -------------------------------------------------------------------------------------------- */
 
 /* Returns true if the piece is sent by reference. A piece without an owner is in the link's buffers, which the link
@@ -201,7 +193,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
         done = k == 1 ? hw_sock_send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
     while (done < 0 && errno == EINTR);
     if (done < 0)
-        return explain_error("sending");
+        return hw_sock_explain("sending");
     if (staged) {
         hw_staging_sent(c->stage, piece, (uint64_t)done);
         if (c->counts)
@@ -287,7 +279,7 @@ static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k
     while (done < 0 && errno == EINTR);
     c->drained = done < 0 ? errno == EAGAIN : (size_t)done < count_room(&m) && !c->ends;
     if (done < 0)
-        return explain_error("receiving");
+        return hw_sock_explain("receiving");
     return done ? done : hw_fail(-ECONNRESET, "the peer closed the connection");
 }
 

@@ -3,6 +3,8 @@
  * hello. */
 #include "tcpxlike.h"
 
+#include <fcntl.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -50,6 +52,7 @@ struct listener {
     struct stranger stranger[32];
     unsigned n;
     bool used;
+    atomic_bool accepting; /* accept() sleeps */
     struct gpu_side gpu;
 };
 
@@ -93,6 +96,9 @@ ncclResult_t tcpx_listen(int dev, void *out, void **comm)
 ncclResult_t tcpx_close_listen(void *listener)
 {
     struct listener *l = listener;
+    const char *trap = getenv("TCPXLIKE_TRAP"); /* a file to create if the listener is in use */
+    if (atomic_load(&l->accepting) && trap)
+        (void)close(open(trap, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     for (unsigned i = 0; i < l->n; i++)
         close(l->stranger[i].fd);
     close(l->fd);
@@ -307,7 +313,9 @@ ncclResult_t tcpx_accept(void *listener, void **comm, ncclNetDeviceHandle_v7_t *
         LEAVE("leaving in accept, as TCPXLIKE_FAULT says");
     while (tcpx_opt.hang_accept)
         pause();
+    atomic_store(&l->accepting, true);
     sleep_us(tcpx_opt.steering_us); /* until the flow rules of these connections take effect */
+    atomic_store(&l->accepting, false);
     struct comm *c = tcpx_comm_new(false, fd[0], fd + 1, n - 1, &l->gpu);
     if (!c)
         return ncclInternalError;

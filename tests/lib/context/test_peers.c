@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests many contexts and peers, a context that connects to itself, wrong keys, names and ports, and closing with
  * pending operations. */
+#include "net/nic.h"
 #include "pairhelp.h"
 
 #include <arpa/inet.h>
@@ -385,6 +386,44 @@ static void statistics(void)
 }
 
 /* Returns the default number of connections to a peer over loopback, a network of unknown speed. */
+/* Connects to an address of this machine that is not a loopback address. No candidate leads there, so only the path of
+ * the first connection is left. Returns the result of hawser_connect(). */
+static int connect_to_own(const struct hw_nic *nic, const char *rails)
+{
+    char knob[100], to[HAWSER_ADDR_TEXT + 8];
+    const char *const knobs[] = {knob, NULL};
+    struct hawser_options o = {.size = sizeof(o), .flags = HAWSER_INSECURE, .knobs = knobs};
+    hawser *a, *b;
+    hawser_peer *ab = NULL;
+    uint16_t port;
+    snprintf(knob, sizeof(knob), "rails=%s", rails);
+    (void)inet_ntop(AF_INET, &nic->addr.in.sin_addr, to, sizeof(to));
+    must(hawser_open(&o, &a));
+    o.knobs = NULL;
+    must(hawser_open(&o, &b));
+    must(hawser_listen(b, NULL, 0, &port));
+    int rc = hawser_connect(a, to, port, NULL, 5000, &ab);
+    hawser_peer_close(ab);
+    hawser_close(a);
+    hawser_close(b);
+    return rc;
+}
+
+static void test_rails_of_first_path(void)
+{
+    struct hw_nic nic[HW_NIC_MAX];
+    int n = hw_nics_list(nic, HW_NIC_MAX, false), k = 0;
+    step("rails and the first connection");
+    while (k < n && nic[k].loopback)
+        k++;
+    if (k >= n) {
+        tap_skip("a map of rails and the first connection", "there is no NIC besides lo");
+        return;
+    }
+    is_rc(connect_to_own(&nic[k], nic[k].name), 0, "the first connection's path is on a rail, and is used");
+    is_rc(connect_to_own(&nic[k], "another"), -EHOSTUNREACH, "it is on no rail, and is refused");
+}
+
 static int count_default_channels(const char *threads, rlim_t files)
 {
     char text[16];
@@ -444,5 +483,6 @@ int main(void)
     closing(OUR_PEER, false, HAWSER_CALLER_PROGRESS);
     many_peers();
     is_int(ph_fds(), fds, "no descriptor is left of all that");
+    test_rails_of_first_path();
     return tap_done();
 }

@@ -380,6 +380,25 @@ static void test_bad_sleep(const char *fault, int want, const char *says)
     np_close(h);
 }
 
+/* Tests that a listener is not closed at the end while accept() still uses it in another thread. */
+static void test_end_in_sleep(void)
+{
+    char trap[64], env[96];
+    snprintf(trap, sizeof(trap), "/tmp/hawser-tcpx-trap-%d", (int)getpid());
+    snprintf(env, sizeof(env), "TCPXLIKE_TRAP=%s", trap);
+    struct np_host *h = open_with(AWAKE(STEERING_LONG, "TCPXLIKE_CONNECT_MICROS=0", env), false);
+    uint8_t handle[NP_HANDLE_SIZE];
+    struct np_listener *l;
+    struct np_comm *send, *recv;
+    is_int(np_listen(h, 0, -1, handle, &l), 0, "a listener");
+    is_int(np_connect(h, 0, -1, handle, hw_deadline(SOON), -1, &send), 0, "a connection to it");
+    is_int(np_accept(l, hw_deadline(SOON), -1, &recv), 0, "is being accepted");
+    (void)usleep(500000);
+    np_close(h);
+    ok(access(trap, F_OK) < 0, "the listener is not closed meanwhile");
+    unlink(trap);
+}
+
 int main(void)
 {
     const int fds = proc_entries("/proc/self/fd");
@@ -391,6 +410,7 @@ int main(void)
     test_faults();
     test_other_faults();
     test_sleeps();
+    test_end_in_sleep();
     test_bad_sleep("TCPXLIKE_FAULT=exit-accept", -EIO, "exited with status 1 in accept");
     test_bad_sleep("TCPXLIKE_FAULT=hang-accept", -ETIMEDOUT, "hung for 701 ms in accept and was ended");
     is_int(proc_entries("/proc/self/fd"), fds, "no descriptor is left open");

@@ -12,7 +12,7 @@
 #define GUARD ((size_t)64 << 10)
 
 enum { PAUSE_MIN_US = 50, PAUSE_MAX_US = 2000 }; /* pause between two calls of connect or accept */
-#define TSAN_STACK ((size_t)64 << 20)            /* larger than any stack that glibc has cached from the parent */
+#define TSAN_STACK ((size_t)8 << 20)
 
 static unsigned window_of(const struct kid *k)
 {
@@ -75,8 +75,12 @@ static int start_thread(void *(*fn)(void *), void *arg, const char *why, pthread
     pthread_attr_init(&attr);
 #if HW_TSAN
     /* TSan assumes that the parent's threads still exist after the fork. If a new thread reused the stack of an old
-     * one, TSan would mistake it for the old thread. */
-    (void)pthread_attr_setstacksize(&attr, TSAN_STACK);
+     * one, or a part of its addresses after glibc has unmapped the old stack, TSan would mistake the new thread for the
+     * old one ("dup thread with used id"). Stacks from here are never unmapped, and glibc keeps the old ones. */
+    void *stack =
+        mmap(NULL, TSAN_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (stack != MAP_FAILED)
+        (void)pthread_attr_setstack(&attr, stack, TSAN_STACK);
 #endif
     int e = pthread_create(out, &attr, fn, arg);
     pthread_attr_destroy(&attr);
@@ -396,7 +400,7 @@ bool kid_close_all(struct kid *k)
             struct kid_comm *c = k->comm[i];
             if (!c || (int)c->kind != kind)
                 continue;
-            if (c->threaded) {
+            if (c->threaded || listened_on(k, c)) {
                 all = false;
                 continue;
             }

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests the threads that connect links: slow attempts, as at dead peers, do not keep a link to a live peer waiting. The
+ * linker redirects the calls of libhawser to this test. */
+#include "nccl/inner.h"
+#include "tests/tap.h"
+
+#define DEAD_PORT 1
+
+struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER, .host = 7};
+
+static atomic_bool released; /* the attempts at dead peers end */
+static atomic_int attempts;  /* attempts at dead peers that have begun */
+
+int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
+                          int timeout_ms, hawser_peer **out);
+int __wrap_hawser_paths(hawser_peer *peer, struct hawser_path *path, size_t *n);
+void __wrap_hawser_peer_set_user(hawser_peer *peer, void *user);
+
+static void nap(void)
+{
+    struct timespec t = {.tv_nsec = 10000000};
+    (void)nanosleep(&t, NULL);
+}
+
+int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
+                          int timeout_ms, hawser_peer **out)
+{
+    (void)h, (void)host, (void)opts, (void)timeout_ms;
+    *out = NULL;
+    if (port != DEAD_PORT)
+        return 0;
+    atomic_fetch_add(&attempts, 1);
+    while (!atomic_load(&released))
+        nap();
+    return hw_fail(-EPROTO, "released");
+}
+
+int __wrap_hawser_paths(hawser_peer *peer, struct hawser_path *path, size_t *n)
+{
+    (void)peer, (void)path;
+    *n = 0;
+    return 0;
+}
+
+void __wrap_hawser_peer_set_user(hawser_peer *peer, void *user)
+{
+    (void)peer, (void)user;
+}
+
+void hn_say(ncclDebugLogLevel level, const char *fmt, ...)
+{
+    (void)level, (void)fmt;
+}
+
+void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME])
+{
+    (void)group;
+    *out = 0;
+}
+
+void hn_link_yield(struct hn_link *l)
+{
+    (void)l;
+}
+
+static void dial(struct hn_link *l, uint16_t port)
+{
+    l->refs = 1;
+    l->to.host = hn_g.host;
+    l->to.port = port;
+    hw_list_init(&l->wait);
+    hw_list_append(&hn_g.links, &l->all);
+    is_int(hn_dial(l), 0, "a link is queued");
+}
+
+/* Returns after how many ms the link has reached the state, or `most`. */
+static unsigned wait_for(const struct hn_link *l, int state, unsigned most)
+{
+    unsigned ms = 0;
+    for (; ms < most && atomic_load(&l->state) != state; ms += 10) {
+        pthread_mutex_unlock(&hn_g.mu);
+        nap();
+        pthread_mutex_lock(&hn_g.mu);
+        hn_dial_tidy(); /* hn_links_serve() calls it at least every HN_ATTEND_MS */
+    }
+    return ms;
+}
+
+int main(void)
+{
+    static struct hn_link dead[HN_DIALLERS], live, first;
+    pthread_mutex_lock(&hn_g.mu);
+    hw_list_init(&hn_g.links);
+    hn_dial_begin();
+    dial(&first, DEAD_PORT + 1);
+    ok(wait_for(&first, HN_UP, 5000) < 5000, "a link is connected");
+    for (unsigned i = 0; i < HN_DIALLERS; i++)
+        dial(&dead[i], DEAD_PORT);
+    for (int i = 0; i < 500 && atomic_load(&attempts) < HN_DIALLERS; i++)
+        nap();
+    is_int(atomic_load(&attempts), HN_DIALLERS, "all threads try dead peers");
+    dial(&live, DEAD_PORT + 1);
+    unsigned ms = wait_for(&live, HN_UP, 8000);
+    ok(ms < 8000, "a link to a live peer is connected meanwhile, after %u ms", ms);
+    atomic_store(&released, true);
+    for (unsigned i = 0; i < HN_DIALLERS; i++)
+        ok(wait_for(&dead[i], HN_DEAD, 5000) < 5000, "an attempt at a dead peer ends");
+    hn_dial_end();
+    unsigned started = 0;
+    for (unsigned i = 0; i < HW_ARRAY_LEN(hn_g.dial.thread); i++)
+        started += hn_g.dial.thread[i].started;
+    is_int(started, 0, "no thread is left");
+    pthread_mutex_lock(&hn_g.dial.mu);
+    hn_dial_begin();
+    is_int(pthread_mutex_trylock(&hn_g.dial.mu), EBUSY, "the context is opened again with the same mutex");
+    pthread_mutex_unlock(&hn_g.dial.mu);
+    pthread_mutex_unlock(&hn_g.mu);
+    return tap_done();
+}
