@@ -9,8 +9,7 @@
          (nccl_train.py)
 Every element is checked, which decides whether a test passes. The targets of the table depend on the machine's load,
 and are only reported as met or MISSED. The table takes up to 4 minutes, --quick takes one, and the rest takes three.
-Ends with the line "N passed, N failed, N skipped". Tests that are impossible here are skipped, with the reason.
-Ends with the line "N passed, N failed, N skipped"; what cannot be had here is skipped, and why."""
+Ends with the line "N passed, N failed, N skipped". Tests that are impossible here are skipped, with the reason."""
 import argparse
 import ctypes.util
 import glob
