@@ -278,7 +278,7 @@ static void test_mappings(const struct hw_space *s)
     (void)app.unmap(base + piece, piece);
     hw_cuda_leave();
     is_int(find(p, 3 * piece, &at), -EINVAL, "nor across a hole");
-    ok(says("not one"), "%s", hw_error());
+    ok(says("not all CUDA memory"), "%s", hw_error());
     (void)hw_cuda_enter(s);
     (void)app.unmap(base, piece);
     (void)app.unmap(base + 2 * piece, piece);
