@@ -217,6 +217,13 @@ static void end_batch(struct visit *v)
         hw_ops_unlock(p);
 }
 
+/* Ends the batch before an operation with a long list or much data to copy: other threads must not wait for these. */
+static void begin_long_op(struct visit *v, size_t n_vecs, size_t bytes)
+{
+    if (n_vecs > HW_SMALL_SPANS || bytes > HW_SMALL_OP)
+        end_batch(v);
+}
+
 static void begin_visit(struct visit *v)
 {
     if (!v->begun && !v->locked) /* the role is taken before the lock */
@@ -362,6 +369,8 @@ static int post_transfer(struct hawser_peer *p, const struct hawser_request *r, 
         rc = hw_fail(-EINVAL, "the pointer to the descriptors is NULL, but their number is %zu", r->n_vecs);
     if (rc == 0 && r->n_vecs > HAWSER_MAX_VECS)
         rc = hw_fail(-E2BIG, "too many descriptors: %zu; at most %d are allowed", r->n_vecs, HAWSER_MAX_VECS);
+    if (rc == 0)
+        begin_long_op(visit, r->n_vecs, o.notify_len);
     for (size_t i = 0; i < r->n_vecs && rc == 0; i++)
         rc = check_vec(p, &r->vecs[i], i, kind, &inlined);
     if (rc == 0 && o.notify && kind != HW_OP_WRITE)
@@ -395,6 +404,7 @@ static int post_notification(struct hawser_peer *p, const struct hawser_request 
         rc = hawser_peer_state(p);
     if (rc < 0)
         return rc;
+    begin_long_op(visit, 0, r->len);
     struct hawser_op *op = make_op(p, HW_OP_NOTIFY, r, 0, &o, visit);
     if (!op)
         return hw_no_memory("a notification");
