@@ -65,15 +65,17 @@ static const struct opt rows[] = {
 /* Returns the parent of a process, or 0 if it has none or the parent is unknown. */
 static pid_t find_parent(pid_t pid)
 {
-    char path[64], line[512] = "";
-    int parent = 0;
+    char path[64], line[512];
+    pid_t parent = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *f = fopen(path, "re");
     if (!f)
         return 0;
-    const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* a name may contain parentheses */
-    if (!end || sscanf(end, ") %*c %d", &parent) != 1)
-        parent = 0;
+    /* Field 2, the name, is in parentheses and may contain any character. Fields 3 and 4 are the state, a letter, and
+     * the parent (proc(5)). */
+    const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
+    if (end && strlen(end) > 4)
+        parent = (pid_t)strtol(end + 4, NULL, 10);
     fclose(f);
     return parent;
 }
