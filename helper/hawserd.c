@@ -116,10 +116,10 @@ static int make_daemon_folder(const char *path, const char *user)
     if (mkdir(dir, 0755) < 0)
         return errno == EEXIST ? 0 : hw_fail(-errno, "cannot create the folder %s: %s", dir, hw_errno_text(errno));
     if (u && chown(dir, u->pw_uid, u->pw_gid) < 0) {
-        int rc = hw_fail(-errno, "cannot change the owner of the folder %s to %s: %s", dir, u->pw_name,
-                         hw_errno_text(errno));
+        int error = errno;
         rmdir(dir); /* or the next start would use the folder, which belongs to another user */
-        return rc;
+        return hw_fail(-error, "cannot change the owner of the folder %s to %s: %s", dir, u->pw_name,
+                       hw_errno_text(error));
     }
     return 0;
 }
