@@ -18,7 +18,7 @@
 #include <fstream>
 #include <memory>
 #include <pthread.h>
-#include <regex>
+#include <regex.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -151,9 +151,13 @@ void check_log(nixlBackendPlugin *plugin)
     std::ifstream file(path);
     std::string line;
     std::getline(file, line);
-    std::regex form("\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z " + std::to_string(getpid()) +
-                    " NIXL/hawser: .*nisc.*");
-    ok(std::regex_match(line, form), "the log has the time and the process: %s", line.c_str());
+    const std::string form = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z " +
+                             std::to_string(getpid()) + " NIXL/hawser: .*nisc";
+    regex_t re;
+    const bool good = regcomp(&re, form.c_str(), REG_EXTENDED | REG_NOSUB) == 0;
+    ok(good && regexec(&re, line.c_str(), 0, nullptr, 0) == 0, "the log has the time and the process: %s",
+       line.c_str());
+    regfree(&re);
     unlink(path);
 }
 
