@@ -54,7 +54,7 @@ struct hw_rail_ops {
     /* Reports the peer's mark, before done() is called for the parcels that are confirmed together with the mark. */
     void (*marked)(void *up, uint32_t mark);
     /* Called for a list of parcels when the peer has received them and the memory of their payloads on this side is no
-     * longer read. The list has all parcels that one confirmation covers, in order. */
+     * longer read. The list is in the order in which the parcels were sent on each link. */
     void (*done)(void *up, struct hw_rail *r, struct hw_parcel *list);
     /* Returns parcels that the rail will not carry, because it is not up, is suspect or is distrusted. Small parcels
      * come first in the list. */

@@ -180,12 +180,12 @@ struct hw_op *hw_op_alloc(uint32_t n);
 void hw_op_init(struct hw_op *op, struct hw_peer *p, enum hw_op_kind kind, uint32_t n);
 /* Drops a reference. Frees the operation if this was the last one. */
 void hw_op_put(struct hw_op *op);
-/* Works like hw_op_put(), but does not free the memory of the operation itself. Returns true if the operation has ended
- * its life: the memory then belongs to the caller. */
+/* Works like hw_op_put(), but does not free the memory of the operation itself. Returns true if this was the last
+ * reference: the memory then belongs to the caller. */
 bool hw_op_drop(struct hw_op *op);
-/* Sets the import of span i to the peer's region id, like hw_import_get(). Unless this span's import is that of the
- * span before, the operation holds a reference until it is over or was not posted. Called with the peer's lock held, in
- * ascending order of i. */
+/* Imports the peer's region `id` for span i, and fails like hw_import_get(). The operation holds one reference for
+ * successive spans with the same import, and releases it when the operation is over or cannot be posted. Called with
+ * the peer's lock held, in ascending order of i. */
 int hw_op_import(struct hw_op *op, uint32_t i, uint64_t id, uint64_t secret);
 /* Releases the references of an operation that is not posted. Called with the peer's lock held. */
 void hw_op_drop_imports(struct hw_op *op);

@@ -295,16 +295,16 @@ static int add_import(struct hw_peer *p, struct hw_import **at, uint64_t id, uin
 
 int hw_import_get(struct hw_peer *p, uint64_t id, uint64_t secret, struct hw_import **out)
 {
-    struct hw_import *recent = p->imports.recent;
-    if (!recent || recent->id != id || recent->secret != secret) {
+    struct hw_import *i = p->imports.recent;
+    if (!i || i->id != id || i->secret != secret) {
         struct hw_import **at = find_import(&p->imports, id, secret);
         int rc = *at ? 0 : add_import(p, at, id, secret);
         if (rc < 0)
             return rc;
-        recent = p->imports.recent = *at;
+        i = p->imports.recent = *at;
     }
-    recent->refs++;
-    *out = recent;
+    i->refs++;
+    *out = i;
     return 0;
 }
 

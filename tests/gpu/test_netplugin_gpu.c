@@ -217,7 +217,7 @@ static void test_patience(void)
     int rc = hawser_connect(a, "127.0.0.1", port, NULL, 2500, &peer);
     if (rc < 0)
         diag("after %llu ms: %s", (unsigned long long)((hw_now() - began) / HW_MS), hawser_error());
-    is_int(rc, 0, "a caller who waits for 2.5 s, and 3 s of sleep");
+    is_int(rc, 0, "connecting with a timeout of 2.5 s succeeds, although accept() sleeps for 3 s");
     hawser_close(a);
     hawser_close(b);
 }

@@ -39,7 +39,7 @@ static int print_text(const struct sb_status *s, void *arg)
         if (strcmp(s->nic[i].name, s->nic[i].as) != 0)
             printf(", as %s", s->nic[i].as);
         putchar('\n');
-        unseen |= strcmp(name_place(s, &s->nic[i]), "unknown") == 0;
+        unseen |= s->elsewhere && !s->nic[i].there;
     }
     if (unseen)
         printf("  unknown: the NICs come from a network namespace other than this one; run the command there\n");
