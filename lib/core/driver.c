@@ -38,8 +38,6 @@
 
 #define LEADS (1u << 31) /* bit of hw_driver.callers: one of the callers leads */
 
-#define NO_WATCH UINT64_MAX /* event data of the driver's own descriptors */
-
 static __thread const struct hw_driver
     *begun; /* driver whose role this thread has, or NULL; the thread itself runs the tasks that it posts there */
 /* Driver that this thread last visited as a caller. The driver may have been freed. */
@@ -99,8 +97,8 @@ int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
                             .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                             .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
     /* edge-triggered, so that no thread needs to read the counter */
-    struct epoll_event wake = {.events = EPOLLIN | EPOLLET, .data.u64 = NO_WATCH};
-    struct epoll_event alarm = {.events = EPOLLIN, .data.u64 = NO_WATCH};
+    struct epoll_event wake = {.events = EPOLLIN | EPOLLET, .data.u64 = HW_NO_WATCH};
+    struct epoll_event alarm = {.events = EPOLLIN, .data.u64 = HW_NO_WATCH};
     atomic_store(&d->armed, HW_NEVER);
     hw_loop_init(&d->loop, wake_driver, d);
     pthread_mutex_init(&d->role, NULL);
@@ -173,19 +171,11 @@ static void leave_role(struct hw_driver *d, uint64_t now, bool stays)
         write_wake(d); /* other threads relied on the alarm, see take_turn() */
 }
 
-/* Returns the source of the event. Returns NULL for the driver's own descriptors, and for a source that was removed
- * after the kernel reported the event. */
-static struct hw_source *find_source(const struct hw_driver *d, const struct epoll_event *e)
-{
-    uint32_t place = (uint32_t)e->data.u64, generation = (uint32_t)(e->data.u64 >> 32);
-    return e->data.u64 == NO_WATCH || d->watch[place].generation != generation ? NULL : d->watch[place].source;
-}
-
 /* Notifies the sources of these events. */
 static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n)
 {
     for (int i = 0; i < n; i++) {
-        struct hw_source *s = find_source(d, &e[i]);
+        struct hw_source *s = hw_driver_find(d, &e[i]);
         if (!s)
             continue;
         if (s->look && e[i].events & EPOLLIN)
@@ -224,7 +214,7 @@ static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e,
 static bool has_own_event(const struct epoll_event *e, int n)
 {
     for (int i = 0; i < n; i++)
-        if (e[i].data.u64 == NO_WATCH)
+        if (e[i].data.u64 == HW_NO_WATCH)
             return true;
     return false;
 }
@@ -271,7 +261,7 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
         write_wake(d); /* the sleeping thread was woken for this event and may no longer find it */
     d->loop.now = now;
-    bool same = n == 1 && quick && find_source(d, e) == quick; /* its bytes have usually been read already */
+    bool same = n == 1 && quick && hw_driver_find(d, e) == quick; /* its bytes have usually been read already */
     begin_work(d);
     bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
     end_work(d);
@@ -284,8 +274,21 @@ static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), voi
     return false;
 }
 
+/* Does the work that other threads have posted. Usually checks no descriptors, because this system call would delay the
+ * work. Returns true if it did work. */
+static bool do_posted_work(struct hw_driver *d, uint64_t now)
+{
+    if (pthread_mutex_trylock(&d->role) != 0)
+        return false;
+    if (++d->looks % QUICK_LOOKS)
+        return work(d, now, NULL, 0, NULL, NULL);
+    pthread_mutex_unlock(&d->role);
+    return false;
+}
+
 /* Polls until the given time, or until there is work that cannot wait. Events that arrive in this time need no wake-up,
- * and tasks that are not urgent run together with them. Returns true if it did work or done(arg) is true. */
+ * and tasks that are not urgent run together with them. The driver's own thread (done is NULL) also does the work that
+ * cannot wait. Returns true if it did work or done(arg) is true. */
 static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
 {
     uint64_t now = hw_now(), lazy_until = now + LAZY;
@@ -293,7 +296,7 @@ static bool poll_for_events(struct hw_driver *d, uint64_t until, bool (*done)(vo
         if (done && done(arg))
             return true;
         if (is_urgent(d) || (now >= lazy_until && atomic_load(&d->loop.mailbox)))
-            return false;
+            return !done && do_posted_work(d, now);
         if (pthread_mutex_trylock(&d->role) == 0 && look(d, now, done, arg))
             return true;
     }
@@ -314,12 +317,10 @@ static bool poll_as_leader(struct hw_driver *d, uint64_t until, bool (*done)(voi
     return came;
 }
 
-/* Waits for work and does it. done is not NULL if the caller leads the waiting callers. */
-static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
+/* Sleeps until there are events or work, and takes the events. Returns their number. */
+static int sleep_for_events(struct hw_driver *d, struct epoll_event *e, uint64_t until, bool (*done)(void *arg),
+                            void *arg)
 {
-    struct epoll_event e[EVENTS];
-    if (done && d->spin && poll_as_leader(d, until, done, arg))
-        return true;
     if (done)
         atomic_store(&d->leader_waits, true);
     /* from here on, threads that post tasks or call hw_driver_notify() write to d->wake */
@@ -332,6 +333,17 @@ static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *ar
     atomic_fetch_sub(&d->asleep, 1);
     if (done)
         atomic_store(&d->leader_waits, false);
+    return n;
+}
+
+/* Waits for work and does it. done is not NULL if the caller leads the waiting callers. */
+static bool take_turn(struct hw_driver *d, uint64_t until, bool (*done)(void *arg), void *arg)
+{
+    struct epoll_event e[EVENTS];
+    if (done && d->spin && poll_as_leader(d, until, done, arg))
+        return true;
+    /* if there is work, this thread does not sleep, and other threads need not wake it */
+    int n = is_urgent(d) ? take_events(d, e, 0, done) : sleep_for_events(d, e, until, done, arg);
     pthread_mutex_lock(&d->role);
     return work(d, hw_now(), e, n, done, arg);
 }
@@ -421,9 +433,15 @@ void hw_driver_enter(struct hw_driver *d)
     begin_role(d, hw_now());
 }
 
+/* Returns true if the driver's thread polls, and will therefore do any work at once. */
+static bool has_polling_thread(const struct hw_driver *d)
+{
+    return d->busy && atomic_load(&d->has_thread) && !atomic_load(&d->asleep) && !atomic_load(&d->away);
+}
+
 bool hw_driver_begin(struct hw_driver *d, uint64_t now)
 {
-    if (begun || pthread_mutex_trylock(&d->role) != 0)
+    if (begun || has_polling_thread(d) || pthread_mutex_trylock(&d->role) != 0)
         return false;
     begin_role(d, now);
     return true;
@@ -645,62 +663,4 @@ void hw_driver_stop(struct hw_driver *d)
     pthread_join(d->thread, NULL);
     atomic_store(&d->has_thread, false);
     atomic_store(&d->stop, false);
-}
-
-/* ---- descriptors -------------------------------------------------------------------------------------- */
-
-/* Takes a slot for a watch. Fails with -ENOMEM. */
-static int take_watch(struct hw_driver *d, struct hw_source *s)
-{
-    if (d->watch_free == d->watches) {
-        uint32_t room = d->watches ? 2 * d->watches : 16;
-        struct driver_watch *watch = realloc(d->watch, room * sizeof *watch);
-        if (!watch)
-            return hw_no_memory("watching %u connections", room);
-        for (uint32_t i = d->watches; i < room; i++)
-            watch[i] = (struct driver_watch){.next_free = i + 1};
-        d->watch = watch;
-        d->watches = room;
-    }
-    s->place = d->watch_free;
-    d->watch_free = d->watch[s->place].next_free;
-    d->watch[s->place].source = s;
-    return 0;
-}
-
-static void give_watch(struct hw_driver *d, const struct hw_source *s)
-{
-    struct driver_watch *w = &d->watch[s->place];
-    w->source = NULL;
-    w->generation++;
-    w->next_free = d->watch_free;
-    d->watch_free = s->place;
-}
-
-int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s)
-{
-    int rc = take_watch(d, s);
-    if (rc < 0)
-        return rc;
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                            .data.u64 = (uint64_t)d->watch[s->place].generation << 32 | s->place};
-    if (epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &e) == 0) {
-        s->watched = true;
-        return 0;
-    }
-    rc = hw_fail(-errno, "watching a connection: %s", strerror(errno));
-    give_watch(d, s);
-    return rc;
-}
-
-void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
-{
-    if (!s->watched)
-        return;
-    s->watched = false;
-    if (d->quick == s)
-        d->quick = NULL;
-    /* close() alone is not sufficient if another process has a copy of the descriptor */
-    (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
-    give_watch(d, s);
 }

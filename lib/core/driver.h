@@ -21,6 +21,10 @@
 #include <pthread.h>
 #include <sched.h>
 
+#define HW_NO_WATCH UINT64_MAX /* event data of the driver's own descriptors */
+
+struct epoll_event;
+
 struct hw_driver {
     struct hw_loop loop;
     struct hw_driver *all; /* array of the n_all drivers that the same callers visit, including this driver */
@@ -99,8 +103,9 @@ void hw_driver_poll(struct hw_driver *d, bool (*done)(void *arg), void *arg);
 /* Takes the role. The calling thread may then use the objects on the loop, and its posts to the loop wake no other
  * thread. hw_driver_end() does a turn of the loop and releases the role. A thread has at most one role at a time. */
 void hw_driver_enter(struct hw_driver *d);
-/* Takes the role if no thread has it and the calling thread has no other role. now is a time that the calling thread
- * has read recently. Returns false if the role was not taken, in which case hw_driver_end() must not be called. */
+/* Takes the role if no thread has it and the calling thread has no other role. Leaves the role to a thread that polls
+ * (hw_driver.busy) and does any work at once. now is a time that the calling thread has read recently. Returns false if
+ * the role was not taken, in which case hw_driver_end() must not be called. */
 bool hw_driver_begin(struct hw_driver *d, uint64_t now);
 void hw_driver_end(struct hw_driver *d);
 /* Sets the urgency of the tasks that this thread posts from now on. Tasks with an urgency other than HW_NOW do not wake
@@ -118,5 +123,9 @@ int hw_driver_watch(struct hw_driver *d, int fd, struct hw_source *s);
 /* Stops watching fd, if it was watched. Must be called before fd is closed. Afterwards no member of s is called again,
  * and s may be freed. The caller must have the role. */
 void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s);
+/* Returns the source of the event, which d->epoll reported. Returns NULL for the driver's own descriptors, whose event
+ * data are HW_NO_WATCH, and for a source that was removed after the kernel reported the event. The caller must have the
+ * role. */
+struct hw_source *hw_driver_find(const struct hw_driver *d, const struct epoll_event *e);
 
 #endif

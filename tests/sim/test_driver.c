@@ -280,6 +280,33 @@ static int count_own(struct hw_driver *d, size_t bytes)
     return own;
 }
 
+static void work_long(struct hw_task *t)
+{
+    for (uint64_t end = hw_now() + 20 * HW_MS; hw_now() < end;)
+        ;
+    set_poll_done(t);
+}
+
+/* Returns how often a thread that polls was woken for a task, or its role was taken, while it did POLLS short tasks. */
+static int count_disturbed(struct hw_driver *d)
+{
+    uint64_t wakes;
+    int begun = 0;
+    poll.task.run = work_long; /* from now on the thread may poll for four times as long */
+    poll_once(d, 0);
+    poll.task.run = set_poll_done;
+    (void)!read(d->wake, &wakes, sizeof wakes);
+    for (int i = 0; i < POLLS; i++) {
+        poll_once(d, 0);
+        if (hw_driver_begin(d, hw_now())) {
+            hw_driver_end(d);
+            begun++;
+        }
+    }
+    poll_until_all_done();
+    return begun + (read(d->wake, &wakes, sizeof wakes) == sizeof wakes ? (int)wakes : 0);
+}
+
 static void test_polling(void)
 {
     poll.task.run = set_poll_done;
@@ -290,7 +317,9 @@ static void test_polling(void)
         if (hw_driver_init(&two[i], two, 2) < 0 || hw_driver_start(&two[i], i ? "poll/1" : "poll/0") < 0)
             abort();
     ok(wakes_no_thread(), "a caller who polls also runs the tasks that follow, and does not wake the thread");
-    int left = count_left_behind();
+    int left = POLLS;
+    for (int k = 0; k < TRIES && left > POLLS / 10; k++) /* a busy machine makes the caller late */
+        left = count_left_behind();
     if (left > POLLS / 10)
         diag("%d of %d were left behind", left, POLLS);
     ok(left <= POLLS / 10, "what he leaves behind he does from the next driver that he goes to");
@@ -314,6 +343,12 @@ static void test_polling(void)
     if (hw_driver_start(&two[0], "poll/0") < 0)
         abort();
     is_int(count_own(&two[0], 0), 0, "where the thread polls, all is left to it");
+    int disturbed = POLLS;
+    for (int k = 0; k < TRIES && disturbed > POLLS / 20; k++)
+        disturbed = count_disturbed(&two[0]);
+    if (disturbed > POLLS / 20)
+        diag("disturbed %d times in %d tasks", disturbed, POLLS);
+    ok(disturbed <= POLLS / 20, "and no caller wakes it or takes the role");
     bool sleeps = false;
     for (unsigned ms = 0; ms < 8000 && !sleeps; ms += 10, usleep(10000))
         sleeps = atomic_load(&two[0].asleep) > 0;
