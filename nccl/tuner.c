@@ -20,8 +20,10 @@
 
 #define STEP_MAX ((size_t)128 * 1024)
 #define CHANNELS 4
-/* operations of at least this size use as many channels as a process has links to a peer (HN_LANES in inner.h) */
+/* Operations of at least this size use as many channels as a process has links to a peer (HN_LANES in inner.h). The
+ * limit is lower for broadcast and reduce, because each of their links carries data in only one direction. */
 #define LARGE          ((size_t)8 << 20)
+#define LARGE_ONE_WAY  ((size_t)512 << 10)
 #define CHANNELS_LARGE 6
 #define BUFFSIZE       ((size_t)4 << 20) /* NCCL's default NCCL_BUFFSIZE */
 /* A cost in us that NCCL does not choose while another protocol is possible. NCCL_ALGO_PROTO_IGNORE is negative:
@@ -101,6 +103,13 @@ static size_t step_bytes(ncclFunc_t func, int algo, size_t bytes, size_t ranks)
     return bytes / 2;
 }
 
+/* Returns the number of channels for an operation of this size. */
+static int choose_channels(ncclFunc_t func, size_t bytes)
+{
+    bool one_way = func == ncclFuncBroadcast || func == ncclFuncReduce;
+    return bytes < (one_way ? LARGE_ONE_WAY : LARGE) ? CHANNELS : CHANNELS_LARGE;
+}
+
 static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int pipe_ops, float **table, int algos,
                                   int protos, int reg_buff, int *channels)
 {
@@ -110,7 +119,7 @@ static ncclResult_t get_coll_info(void *ctx, ncclFunc_t func, size_t bytes, int 
     (void)pipe_ops;
     (void)reg_buff;
     if (c->channels)
-        *channels = bytes < LARGE ? CHANNELS : CHANNELS_LARGE; /* 0 on entry, which means NCCL's choice */
+        *channels = choose_channels(func, bytes); /* 0 on entry, which means NCCL's choice */
     if (!c->protocols || protos <= NCCL_PROTO_SIMPLE)
         return ncclSuccess;
     for (int a = 0; a < algos; a++, cost += protos)

@@ -400,7 +400,7 @@ static bool grows_with_ranks(void)
 }
 
 /* Returns the number of channels that the tuner requests for an operation of this many bytes. */
-static int channels_of(size_t ranks, size_t nodes, size_t bytes)
+static int channels_of_func(ncclFunc_t func, size_t ranks, size_t nodes, size_t bytes)
 {
     float cost[NCCL_NUM_ALGORITHMS][NCCL_NUM_PROTOCOLS];
     int channels = 0;
@@ -408,17 +408,25 @@ static int channels_of(size_t ranks, size_t nodes, size_t bytes)
 
     memcpy(cost, before, sizeof(cost));
     if (ncclTunerPlugin_v5.init(&ctx, 1, ranks, nodes, logger, NULL, NULL) != ncclSuccess ||
-        ncclTunerPlugin_v5.getCollInfo(ctx, ncclFuncAllReduce, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
+        ncclTunerPlugin_v5.getCollInfo(ctx, func, bytes, 1, (float **)(void *)cost, NCCL_NUM_ALGORITHMS,
                                        NCCL_NUM_PROTOCOLS, 0, &channels) != ncclSuccess)
         return -1;
     (void)ncclTunerPlugin_v5.finalize(ctx);
     return channels;
 }
 
+static int channels_of(size_t ranks, size_t nodes, size_t bytes)
+{
+    return channels_of_func(ncclFuncAllReduce, ranks, nodes, bytes);
+}
+
 static bool few_channels(void)
 {
     return channels_of(2, 2, 8) == 4 && channels_of(2, 2, 1 << 20) == 4 && channels_of(64, 64, 1 << 30) == 6 &&
-           channels_of(16, 2, 1 << 20) == 0 && channels_of(1, 1, 1 << 20) == 0;
+           channels_of(16, 2, 1 << 20) == 0 && channels_of(1, 1, 1 << 20) == 0 &&
+           channels_of_func(ncclFuncBroadcast, 2, 2, 64 << 10) == 4 &&
+           channels_of_func(ncclFuncBroadcast, 2, 2, 1 << 20) == 6 &&
+           channels_of_func(ncclFuncReduce, 2, 2, 1 << 20) == 6;
 }
 
 static bool as_many_as_nccl_wants(void)
