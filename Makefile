@@ -51,7 +51,7 @@ demo: deps
 # source tree; real container runtimes and launchers, because their library libpmix leaks; repeated runs of the same code,
 # with the tests' own plugins or with one thread instead of four; and models.
 NOT_ASAN = ^(house-|model_|wheel|tool_user|tool_top_(prometheus|docs|plugins)|mesh_(hosts|mpirun|srun|torchrun)|nccl_launch|test_mesh_sim|sim_planted|test_(peers|streams)_netplugin|oci_|tool_gpus_fails|topo_run|driver_rude|tool_netplugin_slow|verbs_oci_(crun|runc)|driver_(test|plain)|tool_netplugin_gpu|test_sandbox_move_(all|kill|fail)|faults_nic_(read|send))
-NOT_TSAN = ^(house-|model_|wheel|tool_user|tool_top|mesh_|test_mesh|tool_drill|tool_field|nccl_launch|test_(peers|streams)_netplugin|sim_|test_.*_threads1|driver_hawser_processes|tool_netplugin_(trace|slow)|nccl_tool_(bench|hosts)|tool_gpus|lab_|nccl_tool_(check|env|fails|gpu)|test_gather|driver_(plain|rude|tcpxlike)|tool_netplugin_gpu|corpus_|oci_|test_pattern|sandbox_|test_sandbox|test_hawserd|test_doctor|test_report|test_verbs_|verbs_oci_|topo_run|test_node|test_nccl_abi|faults_nic_(read|send))
+NOT_TSAN = ^(house-|model_|wheel|tool_user|tool_top|mesh_|test_mesh|tool_drill|tool_field|nccl_launch|test_(peers|streams)_netplugin|sim_|test_.*_threads1|driver_hawser_processes|tool_netplugin_(trace|slow)|nccl_tool_(bench|hosts)|tool_gpus|lab_|nccl_tool_(check|env|fails|gpu)|test_gather|driver_(test|plain|rude|tcpxlike)|tool_netplugin_gpu|corpus_|oci_|test_pattern|sandbox_|test_sandbox|test_hawserd|test_doctor|test_report|test_verbs_|verbs_oci_|topo_run|test_node|test_nccl_abi|faults_nic_(read|send))
 
 asan: deps
 	@$(MAKE) --no-print-directory BUILD=build-asan MESONFLAGS="-Db_sanitize=address,undefined" all

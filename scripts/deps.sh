@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages for building and testing on Debian 12, and prints their names. Does nothing if no package is
-# missing.
+# missing. Several sets may be named.
 #   scripts/deps.sh        packages to build, test and run the demo
 #   scripts/deps.sh ci     also for lint, fuzzing, the clang builds, and tests of completion, metrics and mesh's launchers
 #   scripts/deps.sh wheel  also for the Python wheel (make wheel)
@@ -13,17 +13,18 @@ set -eu
 # crun, runc, iproute2: the sandbox's containers. spin: the model of failover. python3-cffi, -pytest, -numpy: the Python
 # binding and its tests. python3-venv: NIXL's wheels, which the demo uses.
 packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy python3-venv"
-case "${1-}" in
-"") ;;
-ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
-wheel) packages="$packages python3" ;;
-deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
-vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
-*)
-    echo "deps.sh: unknown set of packages '$1'; usage: scripts/deps.sh [ci|wheel|deb|vm]" >&2
-    exit 2
-    ;;
-esac
+for set in "$@"; do
+    case $set in
+    ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
+    wheel) packages="$packages python3" ;;
+    deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
+    vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;
+    *)
+        echo "deps.sh: unknown set of packages '$set'; usage: scripts/deps.sh [ci|wheel|deb|vm]..." >&2
+        exit 2
+        ;;
+    esac
+done
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     echo "deps.sh: this system is not Debian: install the equivalents of these packages manually: $packages" >&2

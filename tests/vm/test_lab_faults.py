@@ -96,11 +96,11 @@ exit 7
     last = r.stdout.splitlines()[-1]
     for fault in ("b (linux 7): ended within its 2 s", "c (linux 7): the kernel's log: ", "e (linux 7): the guest lived to the end",
                   "e (linux 7): the kernel's log: ", "f (linux 7): fail, exit status 1", "g (linux 7): planned 2 checks, ran 1",
-                  "boot (linux 5): the guest came up"):
+                  "boot 1 (linux 5): the guest came up"):
         ok(f"FAILED: {fault}" in r.stdout, f"the runner: {fault}", r.stdout + r.stderr)
     ok("skipped: h (linux 7): no reason but a test" in r.stdout, "the runner: a skip with its reason", r.stdout)
     ok(r.returncode == 1 and " passed, " in last, "the runner: its closing line", r.stdout + r.stderr)
-    ok("ok   a (linux 7)" in r.stdout and "ok   d (linux 7)" in r.stdout and "ok   shutdown (linux 7)" in r.stdout,
+    ok("ok   a (linux 7)" in r.stdout and "ok   d (linux 7)" in r.stdout and "ok   shutdown of boot 2 (linux 7)" in r.stdout,
        "the runner: what is good, after a panic too", r.stdout + r.stderr)
 
 sys.exit(done())

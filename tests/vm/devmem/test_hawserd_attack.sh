@@ -9,7 +9,7 @@
 # vm: programs BUILD/tests/helper/test_hawserd_attack BUILD/tests/helper/test_hawserd_state BUILD/tests/helper/test_hawserd_storm
 # vm: files tests/vm/tap.sh:/tap.sh
 # vm: modules tcp_diag? fuse
-# vm: timeout 400
+# vm: timeout 600
 . /tap.sh
 
 whole() { # PROGRAM...: the program passes without skipping anything
