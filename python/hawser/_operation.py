@@ -41,6 +41,12 @@ class Vec(NamedTuple):
 Vecs = Sequence[Union[Vec, "tuple[Any, ...]"]]
 
 
+def hold_vecs(vecs: Vecs) -> Vecs:
+    """Returns a list or tuple of the descriptors. The caller keeps it until the library has copied the descriptors, because
+    another sequence may create its regions during an iteration."""
+    return vecs if type(vecs) is list or type(vecs) is tuple else list(vecs)
+
+
 @dataclass(frozen=True)
 class Request:
     """One operation for Peer.submit() or Peer.post(); use Write, Read, Send, Recv or Notify.
@@ -139,7 +145,7 @@ class Scratch:
             except (struct.error, AttributeError) as e:
                 raise invalid(f"invalid descriptor ({offset}, {length}, {region!r}, {remote_offset}): {e}") from None
             at += VEC.size
-        return len(vecs)
+        return at // VEC.size - first
 
     def pack_data(self, data: Any, length: int | None) -> tuple[int, int, int]:
         """Returns the handle (0), address and length of bytes that the library will copy."""
