@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 
-from ._library import SLICE_MS, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
+from ._library import SLICE_MS, Unique, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
 from ._memory import Memory, Region
 from .errors import HawserError, make_error
 
@@ -194,7 +194,7 @@ def give_scratch(scratch: Scratch) -> None:
         pool.append(scratch)
 
 
-class Operation:
+class Operation(Unique):
     """An operation, from Peer.write(), read(), send(), recv(), notify() or submit().
 
     The library uses the operation's registered memory until the operation ends. If the program drops the object, the

@@ -21,7 +21,7 @@ FIRST_ROOM = 4096  # size of the first buffer for a notification in bytes
 PATH_STATES = {1: "used", 2: "awaited", 3: "unused", 4: "spare"}
 
 
-class Peer:
+class Peer(Unique):
     """The other end of a session, from Context.connect(), Context.accept() or a completion. A peer is open until close()
     or the context's close().
 
