@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 
+from ._buffers import open_buffer
 from ._library import SLICE_MS, Unique, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
 from ._memory import Memory, Region
 from .errors import HawserError, make_error
@@ -151,7 +152,7 @@ class Scratch:
         """Returns the handle (0), address and length of bytes that the library will copy."""
         if data is None:
             return 0, 0, length or 0
-        view = memoryview(data)
+        view = open_buffer(data)
         if not view.c_contiguous:
             raise invalid("the data is not contiguous")
         if length is not None and not 0 <= length <= view.nbytes:
