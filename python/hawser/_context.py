@@ -522,6 +522,9 @@ def make_connect_options(nics: str, peer_nics: str, prefer: str, channels: int, 
     if key is not None:
         keep.append(ffi.from_buffer(key))
         options.key, options.key_len = keep[-1], len(keep[-1])
+    for name, number in (("gpu", gpu), ("peer_gpu", peer_gpu)):
+        if number is not None and number < 0:
+            raise invalid(f"invalid {name} {number}; GPUs are numbered from 0")
     try:
         options.channels = channels
         options.flags = ONLY_DIALLED * only_dialled
