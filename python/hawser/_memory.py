@@ -103,8 +103,8 @@ class Memory(Unique):
 
         peer: the only peer that may use the export, or None for any peer of the context that presents the remote key.
         Returns the 64-byte remote key for the other side's Region(). Raises BoundsError or ArgumentError if the range is
-        outside the memory, and ArgumentError if neither read nor write is set, or if write is set for read-only
-        memory."""
+        outside the memory, and ArgumentError if neither read nor write is set, if write is set for read-only memory, or
+        if the peer belongs to another context."""
         if write and self._readonly:
             raise invalid("a read-only object cannot be exported for writing")
         length = self.length - offset if length is None else length

@@ -123,6 +123,11 @@ def test_revoked_region_is_stale(pair):
         pair.a.revoke(key)
 
 
+def test_export_to_a_peer_of_another_context_is_refused(pair):
+    with pytest.raises(hawser.ArgumentError, match="belongs to another context"):
+        pair.a.alloc(8).export(read=True, peer=pair.to_a)
+
+
 def test_export_to_one_peer_is_for_no_other(pair):
     with hawser.Context() as c:
         to_c, c_to_a = connect(pair.a, c)
