@@ -32,6 +32,9 @@ class Agent
     {
         return h_;
     }
+    /* Returns whether this process is a child that was forked after the agent was created. The child has the agent's
+     * memory, but neither its threads nor its connections, and a thread of the parent may have held any lock. */
+    bool is_forked() const;
     const Options &options() const
     {
         return options_;
@@ -84,6 +87,7 @@ class Agent
 
     const std::string name_;
     const Options options_;
+    const unsigned forks_;
     hawser *h_ = nullptr;
     hx_info info_ = {};
     std::thread thread_;

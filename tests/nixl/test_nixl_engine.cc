@@ -213,6 +213,38 @@ void check_requests(const Pair &p)
     p.e->releaseReqH(r);
 }
 
+/* Tests a child of fork(), which has the engine's memory but not its threads. */
+void check_fork(nixlBackendPlugin *plugin, const Pair &p)
+{
+    nixlBackendReqH *r = nullptr;
+    ok(prepare(p, 0, 8, 8, r) == NIXL_SUCCESS, "a request for a child of fork()");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        notif_list_t notes;
+        int bad = post(p, r) != NIXL_ERR_NOT_ALLOWED;
+        bad |= (p.e->checkXfer(r) != NIXL_ERR_NOT_ALLOWED) << 1;
+        bad |= (p.e->genNotif("b", "x") != NIXL_ERR_NOT_ALLOWED) << 2;
+        bad |= (p.e->getNotifs(notes) != NIXL_ERR_NOT_ALLOWED) << 3;
+        bad |= (p.e->releaseReqH(r) != NIXL_SUCCESS) << 4;
+        bad |= (p.e->disconnect("b") != NIXL_SUCCESS) << 5;
+        bad |= (p.e->deregisterMem(p.local) != NIXL_SUCCESS) << 6;
+        plugin->destroy_engine(p.e);
+        nixlBackendEngine *own = make_engine(plugin, "own", {});
+        bad |= !own << 7;
+        if (own)
+            plugin->destroy_engine(own);
+        _exit(bad);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    is_int(status, 0, "a child of fork() cannot use the engine, but can destroy it and make its own");
+    nixl_status_t rc = post(p, r);
+    ok(rc >= 0 && (rc == NIXL_SUCCESS || finish(p.e, r) == NIXL_SUCCESS), "and the parent's engine still works");
+    p.e->releaseReqH(r);
+}
+
 /* Returns the average duration of a check, in nanoseconds, in the fastest of ten rounds, because the machine may be
  * busy. */
 uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
@@ -302,6 +334,7 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
+    check_fork(plugin, p);
     if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
     check_stopped(p, child);
