@@ -258,6 +258,15 @@ bool Agent::flush_links()
     return left;
 }
 
+int Agent::deregister(Registration &reg)
+{
+    std::unique_lock lock(mem_mu);
+    int rc = hawser_mem_deregister(reg.mem);
+    if (rc == 0)
+        reg.mem = nullptr;
+    return rc;
+}
+
 /* ---- links ------------------------------------------------------------------------------------------------------ */
 
 nixl_status_t Agent::add_remote(const std::string &remote, const std::string &blob)

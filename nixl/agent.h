@@ -19,6 +19,8 @@ namespace hx
 
 uint64_t now_ms();
 
+struct Registration;
+
 class Agent
 {
   public:
@@ -44,6 +46,9 @@ class Agent
         return info_;
     }
 
+    /* Ends a registration. Returns 0 or -errno; -EBUSY means that operations use the memory. */
+    int deregister(Registration &reg);
+
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
     /* Stores the link to a remote agent in out. Starts a new link if there is none, or if the link has ended and a
@@ -63,6 +68,10 @@ class Agent
     void wake();
     /* Appends a line to the file named in HAWSER_NIXL_LOG, if the variable is set. */
     void log(const std::string &line);
+
+    /* A transfer holds mem_mu while it starts operations, so that a deregistration either finds these operations or is
+     * seen by the transfer. Locked after Link::mu and Request::mu_. */
+    std::shared_mutex mem_mu;
 
   private:
     struct Incoming {

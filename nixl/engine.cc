@@ -78,10 +78,10 @@ nixl_status_t Engine::registerMem(const nixlBlobDesc &mem, const nixl_mem_t &typ
         md->base = mem.addr;
         md->len = mem.len;
         int rc = hawser_mem_register(agent_->context(), type == VRAM_SEG ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST,
-                                     reinterpret_cast<void *>(mem.addr), mem.len, &md->mem);
-        if (rc == 0 &&
-            (rc = hawser_export(md->mem, 0, mem.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr, md->key)) != 0)
-            (void)hawser_mem_deregister(md->mem);
+                                     reinterpret_cast<void *>(mem.addr), mem.len, &md->reg->mem);
+        if (rc == 0 && (rc = hawser_export(md->reg->mem, 0, mem.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr,
+                                           md->key)) != 0)
+            (void)hawser_mem_deregister(md->reg->mem);
         if (rc) {
             agent_->log(std::string("registering memory: ") + hawser_error());
             return status_of(rc);
@@ -96,10 +96,10 @@ nixl_status_t Engine::deregisterMem(nixlBackendMD *meta)
     return guard(
         [&] {
             auto *md = static_cast<LocalMD *>(meta);
-            int rc = hawser_mem_deregister(md->mem);
+            int rc = agent_->deregister(*md->reg);
             if (rc == -EBUSY) { /* transfers that the application released before they ended may still use it */
                 agent_->wait_for_kept(dereg_ms);
-                rc = hawser_mem_deregister(md->mem);
+                rc = agent_->deregister(*md->reg);
             }
             if (rc) {
                 agent_->log(std::string("deregistering memory: ") + hawser_error());
@@ -123,7 +123,7 @@ nixl_status_t Engine::getPublicData(const nixlBackendMD *meta, std::string &out)
 static nixl_status_t load_region(const uint8_t *key, uintptr_t base, nixlBackendMD *&out)
 {
     auto md = std::make_unique<RemoteMD>();
-    int rc = hawser_import(key, &md->region);
+    int rc = hawser_import(key, md->region.get());
     if (rc)
         return status_of(rc);
     md->base = base;
