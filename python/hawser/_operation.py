@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
@@ -39,10 +39,11 @@ class Vec(NamedTuple):
     remote_offset: int = 0
 
 
-Vecs = Sequence[Union[Vec, "tuple[Any, ...]"]]
+Vecs = Iterable[Union[Vec, "tuple[Any, ...]"]]
+Held = Sequence[Union[Vec, "tuple[Any, ...]"]]
 
 
-def hold_vecs(vecs: Vecs) -> Vecs:
+def hold_vecs(vecs: Vecs) -> Held:
     """Returns a list or tuple of the descriptors. The caller keeps it until the library has copied the descriptors, because
     another sequence may create its regions during an iteration."""
     return vecs if type(vecs) is list or type(vecs) is tuple else list(vecs)
@@ -121,7 +122,7 @@ class Scratch:
         self.bytes = bytearray(n * VEC.size)
         self.vecs = ffi.cast("struct hawser_vec *", ffi.from_buffer(self.bytes))
 
-    def pack_vecs(self, vecs: Vecs, fills: bool, first: int = 0) -> int:
+    def pack_vecs(self, vecs: Held, fills: bool, first: int = 0) -> int:
         """Writes the descriptors, beginning at entry `first`, and returns their number. fills: whether the operation writes
         to the memory."""
         at = first * VEC.size
