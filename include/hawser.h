@@ -268,8 +268,8 @@ HAWSER_API int hawser_mem_deregister(hawser_mem *m);
 
 /* Allows a peer to read or write [offset, offset+len) of m. If peer is NULL, any peer of this context that has the
  * remote key is allowed. Fills key with the remote key, which the application sends to the other side by any means.
- * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits, and with
- * -ENOMEM. */
+ * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits or if peer belongs
+ * to another context, and with -ENOMEM. */
 HAWSER_API int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights, hawser_peer *peer,
                              uint8_t key[HAWSER_KEY_SIZE]);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nixl/agent.h"
+#include "base/fork.h"
 #include "net/host.h"
 #include "nixl/xfer.h"
 
@@ -91,8 +92,13 @@ void Agent::log(const std::string &line)
 /* ---- opening and closing ---------------------------------------------------------------------------------- */
 
 Agent::Agent(const std::string &name, const Options &options)
-    : name_(name), options_(options), buffer_(HAWSER_NOTIFY_MAX)
+    : name_(name), options_(options), forks_(hw_fork_count()), buffer_(HAWSER_NOTIFY_MAX)
 {
+}
+
+bool Agent::is_forked() const
+{
+    return hw_fork_count() != forks_;
 }
 
 static std::string setting(const std::string &option, const char *variable)
@@ -250,6 +256,15 @@ bool Agent::flush_links()
     for (auto &link : all)
         left |= link->flush();
     return left;
+}
+
+int Agent::deregister(Registration &reg)
+{
+    std::unique_lock lock(mem_mu);
+    int rc = hawser_mem_deregister(reg.mem);
+    if (rc == 0)
+        reg.mem = nullptr;
+    return rc;
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------ */

@@ -19,6 +19,8 @@ namespace hx
 
 uint64_t now_ms();
 
+struct Registration;
+
 class Agent
 {
   public:
@@ -32,6 +34,9 @@ class Agent
     {
         return h_;
     }
+    /* Returns whether this process is a child that was forked after the agent was created. The child has the agent's
+     * memory, but neither its threads nor its connections, and a thread of the parent may have held any lock. */
+    bool is_forked() const;
     const Options &options() const
     {
         return options_;
@@ -40,6 +45,9 @@ class Agent
     {
         return info_;
     }
+
+    /* Ends a registration. Returns 0 or -errno; -EBUSY means that operations use the memory. */
+    int deregister(Registration &reg);
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
@@ -60,6 +68,10 @@ class Agent
     void wake();
     /* Appends a line to the file named in HAWSER_NIXL_LOG, if the variable is set. */
     void log(const std::string &line);
+
+    /* A transfer holds mem_mu while it starts operations, so that a deregistration either finds these operations or is
+     * seen by the transfer. Locked after Link::mu and Request::mu_. */
+    std::shared_mutex mem_mu;
 
   private:
     struct Incoming {
@@ -84,6 +96,7 @@ class Agent
 
     const std::string name_;
     const Options options_;
+    const unsigned forks_;
     hawser *h_ = nullptr;
     hx_info info_ = {};
     std::thread thread_;

@@ -11,11 +11,16 @@ namespace hx
 constexpr int dereg_ms = 5000; /* longest wait for canceled transfers to release memory that is being deregistered */
 
 /* Runs f, and turns an exception into NIXL_ERR_BACKEND. An exception means that memory ran out or that a thread could
- * not be started. */
-template <class F> static nixl_status_t guard(F f)
+ * not be started. In a child of fork(), returns in_child instead of running f. */
+template <class F> nixl_status_t Engine::guard(F f, nixl_status_t in_child) const
 {
     try {
-        return f();
+        if (!agent_->is_forked())
+            return f();
+        if (in_child != NIXL_SUCCESS)
+            agent_->log(
+                "the agent belongs to the process that this one was forked from; create an agent after the fork");
+        return in_child;
     } catch (...) {
         return NIXL_ERR_BACKEND;
     }
@@ -29,6 +34,12 @@ nixl_mem_list_t supported_mems()
 Engine::Engine(const nixlBackendInitParams *params, const Options &options)
     : nixlBackendEngine(params), agent_(std::make_unique<Agent>(params->localAgent, options))
 {
+}
+
+Engine::~Engine()
+{
+    if (agent_->is_forked())
+        (void)agent_.release(); /* its threads, for which the destructor would wait, do not exist in this process */
 }
 
 std::string Engine::open()
@@ -67,10 +78,10 @@ nixl_status_t Engine::registerMem(const nixlBlobDesc &mem, const nixl_mem_t &typ
         md->base = mem.addr;
         md->len = mem.len;
         int rc = hawser_mem_register(agent_->context(), type == VRAM_SEG ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST,
-                                     reinterpret_cast<void *>(mem.addr), mem.len, &md->mem);
-        if (rc == 0 &&
-            (rc = hawser_export(md->mem, 0, mem.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr, md->key)) != 0)
-            (void)hawser_mem_deregister(md->mem);
+                                     reinterpret_cast<void *>(mem.addr), mem.len, &md->reg->mem);
+        if (rc == 0 && (rc = hawser_export(md->reg->mem, 0, mem.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr,
+                                           md->key)) != 0)
+            (void)hawser_mem_deregister(md->reg->mem);
         if (rc) {
             agent_->log(std::string("registering memory: ") + hawser_error());
             return status_of(rc);
@@ -82,20 +93,22 @@ nixl_status_t Engine::registerMem(const nixlBlobDesc &mem, const nixl_mem_t &typ
 
 nixl_status_t Engine::deregisterMem(nixlBackendMD *meta)
 {
-    return guard([&] {
-        auto *md = static_cast<LocalMD *>(meta);
-        int rc = hawser_mem_deregister(md->mem);
-        if (rc == -EBUSY) { /* transfers that the application released before they ended may still use it */
-            agent_->wait_for_kept(dereg_ms);
-            rc = hawser_mem_deregister(md->mem);
-        }
-        if (rc) {
-            agent_->log(std::string("deregistering memory: ") + hawser_error());
-            return rc == -EBUSY ? NIXL_ERR_REPOST_ACTIVE : status_of(rc);
-        }
-        delete md;
-        return NIXL_SUCCESS;
-    });
+    return guard(
+        [&] {
+            auto *md = static_cast<LocalMD *>(meta);
+            int rc = agent_->deregister(*md->reg);
+            if (rc == -EBUSY) { /* transfers that the application released before they ended may still use it */
+                agent_->wait_for_kept(dereg_ms);
+                rc = agent_->deregister(*md->reg);
+            }
+            if (rc) {
+                agent_->log(std::string("deregistering memory: ") + hawser_error());
+                return rc == -EBUSY ? NIXL_ERR_REPOST_ACTIVE : status_of(rc);
+            }
+            delete md;
+            return NIXL_SUCCESS;
+        },
+        NIXL_SUCCESS);
 }
 
 nixl_status_t Engine::getPublicData(const nixlBackendMD *meta, std::string &out) const
@@ -110,7 +123,7 @@ nixl_status_t Engine::getPublicData(const nixlBackendMD *meta, std::string &out)
 static nixl_status_t load_region(const uint8_t *key, uintptr_t base, nixlBackendMD *&out)
 {
     auto md = std::make_unique<RemoteMD>();
-    int rc = hawser_import(key, &md->region);
+    int rc = hawser_import(key, md->region.get());
     if (rc)
         return status_of(rc);
     md->base = base;
@@ -171,10 +184,12 @@ nixl_status_t Engine::connect(const std::string &remote)
 
 nixl_status_t Engine::disconnect(const std::string &remote)
 {
-    return guard([&] {
-        agent_->remove_remote(remote);
-        return NIXL_SUCCESS;
-    });
+    return guard(
+        [&] {
+            agent_->remove_remote(remote);
+            return NIXL_SUCCESS;
+        },
+        NIXL_SUCCESS);
 }
 
 /* ---- transfers -------------------------------------------------------------------------------------------------- */
@@ -215,10 +230,12 @@ nixl_status_t Engine::checkXfer(nixlBackendReqH *handle) const
 
 nixl_status_t Engine::releaseReqH(nixlBackendReqH *handle) const
 {
-    return guard([&] {
-        delete handle;
-        return NIXL_SUCCESS;
-    });
+    return guard(
+        [&] {
+            delete handle;
+            return NIXL_SUCCESS;
+        },
+        NIXL_SUCCESS);
 }
 
 /* ---- notifications ----------------------------------------------------------------------------------------- */

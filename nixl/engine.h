@@ -13,6 +13,7 @@ class Engine : public nixlBackendEngine
 {
   public:
     Engine(const nixlBackendInitParams *params, const Options &options);
+    ~Engine() override;
 
     /* Returns "" or the reason why the engine cannot be used. */
     std::string open();
@@ -44,6 +45,8 @@ class Engine : public nixlBackendEngine
     nixl_status_t genNotif(const std::string &remote, const std::string &message) const override;
 
   private:
+    template <class F> nixl_status_t guard(F f, nixl_status_t in_child = NIXL_ERR_NOT_ALLOWED) const;
+
     std::unique_ptr<Agent> agent_;
 };
 

@@ -40,14 +40,18 @@ nixl_status_t Request::add_pair(const nixlMetaDesc &local, const nixlMetaDesc &r
     /* The application and the remote agent choose these addresses and lengths, so a sum could overflow. The checks
      * therefore only subtract. */
     if (local.addr < l->base || local.addr - l->base > l->len || local.len > l->len - (local.addr - l->base) ||
-        remote.addr < r->base || remote.addr - r->base > r->region.length ||
-        remote.len > r->region.length - (remote.addr - r->base))
+        remote.addr < r->base || remote.addr - r->base > r->region->length ||
+        remote.len > r->region->length - (remote.addr - r->base))
         return NIXL_ERR_INVALID_PARAM;
+    if (regs_.empty() || regs_.back() != l->reg)
+        regs_.push_back(l->reg);
+    if (regions_.empty() || regions_.back() != r->region)
+        regions_.push_back(r->region);
     hawser_vec v = {};
-    v.mem = l->mem;
+    v.mem = l->reg->mem;
     v.offset = local.addr - l->base;
     v.length = local.len;
-    v.region = &r->region;
+    v.region = r->region.get();
     v.remote_offset = remote.addr - r->base;
     vecs_.push_back(v);
     return NIXL_SUCCESS;
@@ -121,8 +125,19 @@ bool Request::fits_one_operation() const
     return write_ && pieces_.size() == 1 && vecs_.size() <= HAWSER_MAX_VECS;
 }
 
+/* Returns whether the application has deregistered any of the memory. The caller holds Agent::mem_mu. */
+bool Request::is_stale() const
+{
+    return std::any_of(regs_.begin(), regs_.end(), [](const auto &reg) { return !reg->mem; });
+}
+
 void Request::post_vecs()
 {
+    if (next_vec_ == vecs_.size())
+        return;
+    std::shared_lock mem_lock(agent_.mem_mu);
+    if (is_stale())
+        return fail(NIXL_ERR_NOT_FOUND, "its memory was deregistered after the transfer had been created");
     while (next_vec_ < vecs_.size()) {
         hawser_op_options o = {};
         o.size = sizeof(o);

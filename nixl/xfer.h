@@ -12,12 +12,19 @@
 namespace hx
 {
 
+/* A registration. NIXL may free the metadata of memory before the requests that were prepared from it, so requests
+ * share the ownership of registrations and of remote regions. Agent::mem_mu guards `mem`, which is nullptr after the
+ * deregistration. */
+struct Registration {
+    hawser_mem *mem = nullptr;
+};
+
 /* Registered memory, with the remote key that NIXL's metadata carries to other agents. */
 struct LocalMD : nixlBackendMD {
-    LocalMD() : nixlBackendMD(true)
+    LocalMD() : nixlBackendMD(true), reg(std::make_shared<Registration>())
     {
     }
-    hawser_mem *mem = nullptr;
+    const std::shared_ptr<Registration> reg;
     uintptr_t base = 0;
     size_t len = 0;
     uint8_t key[HAWSER_KEY_SIZE] = {};
@@ -25,10 +32,10 @@ struct LocalMD : nixlBackendMD {
 
 /* Memory of a remote agent, or of this agent in transfers within the agent. */
 struct RemoteMD : nixlBackendMD {
-    RemoteMD() : nixlBackendMD(false)
+    RemoteMD() : nixlBackendMD(false), region(std::make_shared<hawser_region>())
     {
     }
-    hawser_region region = {};
+    const std::shared_ptr<hawser_region> region;
     uintptr_t base = 0;
 };
 
@@ -59,6 +66,7 @@ class Request : public nixlBackendReqH
     nixl_status_t add_pair(const nixlMetaDesc &local, const nixlMetaDesc &remote);
     bool may_skip(uint64_t now);
     void advance();
+    bool is_stale() const;
     void post_vecs();
     void post_pieces();
     void reap();
@@ -68,6 +76,9 @@ class Request : public nixlBackendReqH
     Agent &agent_;
     const bool write_;
     std::vector<hawser_vec> vecs_;
+    /* The registrations and regions of vecs_, without those that equal the one before. */
+    std::vector<std::shared_ptr<Registration>> regs_;
+    std::vector<std::shared_ptr<hawser_region>> regions_;
     std::shared_ptr<Link> link_;
     std::mutex mu_; /* guards changes of the following members; never held while Link::mu is locked */
     std::atomic<State> state_{State::idle};

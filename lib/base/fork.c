@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fork.h"
+#include "base/base.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,10 +12,12 @@
 /* One bit for each descriptor. The array is static, so that untouched pages use no memory and a child can read the bits
  * regardless of what its parent's other threads did during fork(). */
 static _Atomic uint64_t guarded[MOST / BITS];
-static _Atomic unsigned end; /* number of words used so far */
+static _Atomic unsigned end;   /* number of words used so far */
+static _Atomic unsigned forks; /* forks since the handler was installed, counted along the line of this process */
 
 static void close_in_child(void)
 {
+    atomic_fetch_add(&forks, 1);
     for (unsigned i = 0; i < atomic_load(&end); i++) {
         uint64_t bits = atomic_exchange(&guarded[i], 0);
         for (; bits; bits &= bits - 1)
@@ -22,18 +25,29 @@ static void close_in_child(void)
     }
 }
 
-static void install(void)
+static void install_handler(void)
 {
     (void)pthread_atfork(NULL, NULL,
                          close_in_child); /* if there is no memory for the handler, children keep their copies */
 }
 
-int hw_fork_guard(int fd)
+static void install(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, install_handler);
+}
+
+unsigned hw_fork_count(void)
+{
+    install();
+    return atomic_load(&forks);
+}
+
+int hw_fork_guard(int fd)
+{
     if (fd < 0 || (unsigned)fd >= MOST)
         return fd;
-    (void)pthread_once(&once, install);
+    install();
     unsigned word = (unsigned)fd / BITS, n = atomic_load(&end);
     while (n <= word && !atomic_compare_exchange_weak(&end, &n, word + 1))
         ;

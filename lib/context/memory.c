@@ -106,6 +106,8 @@ int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights,
     if (offset > m->len || len > m->len - offset)
         return hw_fail(-EFAULT, "cannot export %llu bytes at offset %llu of registered memory of %zu bytes",
                        (unsigned long long)len, (unsigned long long)offset, m->len);
+    if (peer && peer->h != h)
+        return hw_fail(-EINVAL, "the peer for which memory is exported belongs to another context");
     struct region *r = calloc(1, sizeof *r);
     if (!r)
         return hw_no_memory("a region");

@@ -92,7 +92,7 @@ class Hub:
                     lib.hawser_progress(handle, 0)
             except ClosedError:
                 pass
-        else:
+        elif self._fd >= 0:  # the callback of end() may run after another callback has closed the file descriptor
             try:
                 os.read(self._fd, 8)
             except BlockingIOError:
@@ -110,6 +110,10 @@ class Hub:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        if self._fd >= 0:  # the loop was closed before it ran the callback of end()
+            os.close(self._fd)
 
     def end(self) -> None:
         """Wakes all waiters in their loop's thread, after the context was closed."""

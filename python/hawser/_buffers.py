@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -66,8 +67,22 @@ def find_cuda_array(obj: Any) -> Span:
     return Span(CUDA, int(address or 0), math.prod(shape) * itemsize, bool(readonly), obj)
 
 
+def open_buffer(obj: Any) -> memoryview:
+    """Returns a view of an object with the buffer protocol. Raises TypeError for other objects, and ArgumentError if the
+    bytes are references to Python objects."""
+    try:
+        view = memoryview(obj)
+    except ValueError:  # NumPy has no buffer format for this type, for example bfloat16 or datetime64
+        if not hasattr(obj, "__array_interface__"):
+            raise
+        view = memoryview(obj.view(f"V{obj.itemsize}"))
+    if "O" in view.format and "O" in re.sub(":[^:]*:", "", view.format):  # names of fields are between colons
+        raise invalid(f"{type(obj).__name__}: contains references to Python objects, which are invalid in other processes")
+    return view
+
+
 def find_buffer(obj: Any) -> Span:
-    view = memoryview(obj)
+    view = open_buffer(obj)
     if not view.c_contiguous:
         raise refuse_strides(obj)
     data = ffi.from_buffer("char[]", view)
@@ -118,11 +133,9 @@ def find_span(obj: Any) -> Span:
     if has_cuda_array(obj):
         return find_cuda_array(obj)
     try:
-        memoryview(obj).release()
+        return find_buffer(obj)
     except TypeError:
         pass
-    else:
-        return find_buffer(obj)
     if hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__"):
         return find_dlpack(obj)
     raise invalid(f"{type(obj).__name__} has neither the buffer protocol, nor __cuda_array_interface__, nor DLPack")

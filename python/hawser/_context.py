@@ -23,7 +23,7 @@ from typing import Any
 from . import _memory
 from ._async import Hub
 from ._gate import Gate
-from ._library import SLICE_MS, check, fail, ffi, invalid, last_error, lib, milliseconds
+from ._library import SLICE_MS, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds
 from ._memory import Memory
 from ._operation import NULL
 from ._peer import Peer
@@ -60,7 +60,7 @@ class Completion:
     data: bytes = b""
 
 
-class Context:
+class Context(Unique):
     """A context of libhawser, with its threads, listener, peers and memory. Any thread may call any method.
 
     key: the job key that both sides have, 16 to 4096 bytes, or None. events: report arrivals, deaths and notifications
@@ -522,6 +522,9 @@ def make_connect_options(nics: str, peer_nics: str, prefer: str, channels: int, 
     if key is not None:
         keep.append(ffi.from_buffer(key))
         options.key, options.key_len = keep[-1], len(keep[-1])
+    for name, number in (("gpu", gpu), ("peer_gpu", peer_gpu)):
+        if number is not None and number < 0:
+            raise invalid(f"invalid {name} {number}; GPUs are numbered from 0")
     try:
         options.channels = channels
         options.flags = ONLY_DIALLED * only_dialled

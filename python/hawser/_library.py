@@ -9,7 +9,7 @@ import errno
 import importlib
 import math
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from ._cdef import CDEF
 from ._paths import NATIVE
@@ -62,6 +62,16 @@ def check(rc: int) -> int:
 def invalid(text: str) -> ArgumentError:
     """Returns the exception for an argument that the Python code refuses."""
     return ArgumentError(errno.EINVAL, text)
+
+
+class Unique:
+    """Base of the classes that own a handle of the library or its memory. Two objects would free a handle twice."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuses copy.copy(), copy.deepcopy() and pickle, which call this method."""
+        raise TypeError(f"a hawser.{type(self).__name__} cannot be copied or pickled")
 
 
 def address_of(pointer: Any) -> int:

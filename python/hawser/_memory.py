@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator
 
 from ._buffers import CUDA, HOST, find_buffer, find_span
-from ._library import address_of, check, ffi, invalid, lib
+from ._library import Unique, address_of, check, ffi, invalid, lib
 from .errors import make_error
 
 if TYPE_CHECKING:
@@ -24,29 +24,33 @@ REMOTE_READ, REMOTE_WRITE = 1, 2
 
 class Region:
     """A region of a peer's memory, imported from a remote key. A region is plain data: it owns nothing and belongs to no
-    context.
+    context. It can be copied and pickled.
 
     length: bytes. readable, writable: the access that the exporting side permits. Raises ArgumentError if key is not a
     64-byte remote key from Memory.export()."""
 
-    __slots__ = ("_data", "_address", "length", "readable", "writable")
+    __slots__ = ("_key", "_data", "_address", "length", "readable", "writable")
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_SIZE:
             raise invalid(f"a remote key has {KEY_SIZE} bytes, not {len(key)}")
         data = ffi.new("struct hawser_region *")
         check(lib.hawser_import(ffi.from_buffer("uint8_t[]", key), data))
+        self._key = bytes(key)
         self._data = data
         self._address = address_of(data)
         self.length = int(data.length)
         self.readable = bool(data.rights & REMOTE_READ)
         self.writable = bool(data.rights & REMOTE_WRITE)
 
+    def __reduce__(self) -> tuple[type[Region], tuple[bytes]]:
+        return Region, (self._key,)
+
     def __repr__(self) -> str:
         return f"<hawser.Region of {self.length} bytes>"
 
 
-class Memory:
+class Memory(Unique):
     """Memory registered with a context, from Context.register() or Context.alloc().
 
     The memory remains registered until close() or the context's close(), even if the program keeps no reference. The
@@ -99,8 +103,8 @@ class Memory:
 
         peer: the only peer that may use the export, or None for any peer of the context that presents the remote key.
         Returns the 64-byte remote key for the other side's Region(). Raises BoundsError or ArgumentError if the range is
-        outside the memory, and ArgumentError if neither read nor write is set, or if write is set for read-only
-        memory."""
+        outside the memory, and ArgumentError if neither read nor write is set, if write is set for read-only memory, or
+        if the peer belongs to another context."""
         if write and self._readonly:
             raise invalid("a read-only object cannot be exported for writing")
         length = self.length - offset if length is None else length

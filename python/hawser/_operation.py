@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import struct
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 
-from ._library import SLICE_MS, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
+from ._buffers import open_buffer
+from ._library import SLICE_MS, Unique, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
 from ._memory import Memory, Region
 from .errors import HawserError, make_error
 
@@ -38,7 +39,14 @@ class Vec(NamedTuple):
     remote_offset: int = 0
 
 
-Vecs = Sequence[Union[Vec, "tuple[Any, ...]"]]
+Vecs = Iterable[Union[Vec, "tuple[Any, ...]"]]
+Held = Sequence[Union[Vec, "tuple[Any, ...]"]]
+
+
+def hold_vecs(vecs: Vecs) -> Held:
+    """Returns a list or tuple of the descriptors. The caller keeps it until the library has copied the descriptors, because
+    another sequence may create its regions during an iteration."""
+    return vecs if type(vecs) is list or type(vecs) is tuple else list(vecs)
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ class Scratch:
         self.bytes = bytearray(n * VEC.size)
         self.vecs = ffi.cast("struct hawser_vec *", ffi.from_buffer(self.bytes))
 
-    def pack_vecs(self, vecs: Vecs, fills: bool, first: int = 0) -> int:
+    def pack_vecs(self, vecs: Held, fills: bool, first: int = 0) -> int:
         """Writes the descriptors, beginning at entry `first`, and returns their number. fills: whether the operation writes
         to the memory."""
         at = first * VEC.size
@@ -139,13 +147,13 @@ class Scratch:
             except (struct.error, AttributeError) as e:
                 raise invalid(f"invalid descriptor ({offset}, {length}, {region!r}, {remote_offset}): {e}") from None
             at += VEC.size
-        return len(vecs)
+        return at // VEC.size - first
 
     def pack_data(self, data: Any, length: int | None) -> tuple[int, int, int]:
         """Returns the handle (0), address and length of bytes that the library will copy."""
         if data is None:
             return 0, 0, length or 0
-        view = memoryview(data)
+        view = open_buffer(data)
         if not view.c_contiguous:
             raise invalid("the data is not contiguous")
         if length is not None and not 0 <= length <= view.nbytes:
@@ -188,7 +196,7 @@ def give_scratch(scratch: Scratch) -> None:
         pool.append(scratch)
 
 
-class Operation:
+class Operation(Unique):
     """An operation, from Peer.write(), read(), send(), recv(), notify() or submit().
 
     The library uses the operation's registered memory until the operation ends. If the program drops the object, the

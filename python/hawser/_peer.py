@@ -9,9 +9,9 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._library import check, fail, ffi, invalid, last_error, lib
-from ._operation import (NULL, ROOM, Notify, Operation, Recv, Request, Scratch, Send, Vecs, Write, give_scratch, pool,
-                         take_scratch)
+from ._library import Unique, check, fail, ffi, invalid, last_error, lib
+from ._operation import (NULL, ROOM, Notify, Operation, Recv, Request, Scratch, Send, Vecs, Write, give_scratch,
+                         hold_vecs, pool, take_scratch)
 from .errors import HawserError, make_error
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ FIRST_ROOM = 4096  # size of the first buffer for a notification in bytes
 PATH_STATES = {1: "used", 2: "awaited", 3: "unused", 4: "spare"}
 
 
-class Peer:
+class Peer(Unique):
     """The other end of a session, from Context.connect(), Context.accept() or a completion. A peer is open until close()
     or the context's close().
 
@@ -104,6 +104,8 @@ class Peer:
         try:
             if self._closed:
                 self._get_handle()
+            if type(vecs) is not list:
+                vecs = hold_vecs(vecs)
             n = scratch.pack_vecs(vecs, fills)
             options = NULL
             if timeout is not None or notification is not None or stream or tag:
@@ -259,11 +261,13 @@ def pack_requests(batch: list[Request], scratch: Scratch, cells: Any, keep: list
     """Returns the array of struct hawser_request. keep receives the objects that the array points to. user: the number for
     all requests, or None to use each request's own."""
     reqs = ffi.new("struct hawser_request[]", len(batch))
-    total = sum(len(r.vecs) for r in batch)
+    lists = [hold_vecs(r.vecs) for r in batch]
+    keep.append(lists)
+    total = sum(len(vecs) for vecs in lists)
     if total > scratch.room:
         scratch.grow(total)
     first = 0
-    for k, (r, req) in enumerate(zip(batch, reqs)):
+    for k, (r, vecs, req) in enumerate(zip(batch, lists, reqs)):
         number = r.user if user is None else user
         req.kind = r.kind
         if isinstance(r, Notify):
@@ -272,8 +276,8 @@ def pack_requests(batch: list[Request], scratch: Scratch, cells: Any, keep: list
             req.data, req.len = data, len(data)
         else:
             req.vecs = scratch.vecs + first
-            req.n_vecs = scratch.pack_vecs(r.vecs, r.kind in (2, 4), first)
-            first += len(r.vecs)
+            req.n_vecs = scratch.pack_vecs(vecs, r.kind in (2, 4), first)
+            first += req.n_vecs
         message = isinstance(r, (Send, Recv))
         options = scratch.pack_options(r.timeout, r.notification if isinstance(r, Write) else None,
                                        getattr(r, "stream", 0) if message else 0,

@@ -10,6 +10,7 @@
 #include "tests/tap.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -20,6 +21,7 @@
 #include <pthread.h>
 #include <regex.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +215,71 @@ void check_requests(const Pair &p)
     p.e->releaseReqH(r);
 }
 
+/* Tests a child of fork(), which has the engine's memory but not its threads. */
+void check_fork(nixlBackendPlugin *plugin, const Pair &p)
+{
+    nixlBackendReqH *r = nullptr;
+    ok(prepare(p, 0, 8, 8, r) == NIXL_SUCCESS, "a request for a child of fork()");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        notif_list_t notes;
+        int bad = post(p, r) != NIXL_ERR_NOT_ALLOWED;
+        bad |= (p.e->checkXfer(r) != NIXL_ERR_NOT_ALLOWED) << 1;
+        bad |= (p.e->genNotif("b", "x") != NIXL_ERR_NOT_ALLOWED) << 2;
+        bad |= (p.e->getNotifs(notes) != NIXL_ERR_NOT_ALLOWED) << 3;
+        bad |= (p.e->releaseReqH(r) != NIXL_SUCCESS) << 4;
+        bad |= (p.e->disconnect("b") != NIXL_SUCCESS) << 5;
+        bad |= (p.e->deregisterMem(p.local) != NIXL_SUCCESS) << 6;
+        plugin->destroy_engine(p.e);
+        nixlBackendEngine *own = make_engine(plugin, "own", {});
+        bad |= !own << 7;
+        if (own)
+            plugin->destroy_engine(own);
+        _exit(bad);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    is_int(status, 0, "a child of fork() cannot use the engine, but can destroy it and make its own");
+    nixl_status_t rc = post(p, r);
+    ok(rc >= 0 && (rc == NIXL_SUCCESS || finish(p.e, r) == NIXL_SUCCESS), "and the parent's engine still works");
+    p.e->releaseReqH(r);
+}
+
+/* Tests requests whose metadata NIXL freed before it posted the requests. */
+void check_stale(const Pair &p, const nixlBlobDesc &far, const std::string &slow, int listener)
+{
+    Pair q = p;
+    nixlBackendReqH *r = nullptr;
+    char *memory = reinterpret_cast<char *>(p.base);
+    ok(p.e->loadRemoteMD(far, DRAM_SEG, "b", q.remote) == NIXL_SUCCESS && prepare(q, 0, 8, 8, r) == NIXL_SUCCESS,
+       "a request with metadata of its own");
+    is_int(p.e->unloadMD(q.remote), NIXL_SUCCESS, "the remote metadata is unloaded");
+    std::vector<std::vector<char>> reuse(100, std::vector<char>(64, '\xff')); /* takes the freed memory */
+    nixl_status_t rc = post(q, r);
+    ok(rc >= 0 && (rc == NIXL_SUCCESS || finish(p.e, r) == NIXL_SUCCESS), "the request still has its region: %d", rc);
+    p.e->releaseReqH(r);
+
+    q.remote = p.remote;
+    ok(register_memory(p.e, memory, size, DRAM_SEG, q.local) == NIXL_SUCCESS &&
+           prepare(q, 0, 8, 8, r) == NIXL_SUCCESS && post(q, r) >= 0 && finish(p.e, r) == NIXL_SUCCESS,
+       "a request with a registration of its own");
+    is_int(p.e->deregisterMem(q.local), NIXL_SUCCESS, "which ends");
+    is_int(post(q, r), NIXL_ERR_NOT_FOUND, "the request is not posted again");
+    p.e->releaseReqH(r);
+
+    is_int(p.e->loadRemoteConnInfo("slow", slow), NIXL_SUCCESS, "an agent that does not answer yet");
+    ok(register_memory(p.e, memory, size, DRAM_SEG, q.local) == NIXL_SUCCESS && prepare(q, 0, 8, 8, r) == NIXL_SUCCESS,
+       "another registration and request");
+    is_int(post(q, r, nullptr, "slow"), NIXL_IN_PROG, "the request waits for the connection");
+    is_int(p.e->deregisterMem(q.local), NIXL_SUCCESS, "the registration ends meanwhile");
+    close(listener); /* the agent's second address is that of the child process */
+    is_int(finish(p.e, r), NIXL_ERR_NOT_FOUND, "the request fails when the connection is up");
+    p.e->releaseReqH(r);
+    is_int(p.e->disconnect("slow"), NIXL_SUCCESS, "the connection is closed");
+}
+
 /* Returns the average duration of a check, in nanoseconds, in the fastest of ten rounds, because the machine may be
  * busy. */
 uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
@@ -258,11 +325,12 @@ void check_stopped(const Pair &p, pid_t child)
 }
 
 /* Returns `info`, changed to look like the connection information of another host. It has two addresses: the first has
- * no listener, and the second leads to the child process. */
-std::string move_away(std::string info)
+ * the port `first`, and the second leads to the child process. */
+std::string move_away(std::string info, uint16_t first)
 {
-    static const unsigned char addresses[] = {4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
-                                              4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    const unsigned char low = first & 255, high = first >> 8;
+    const unsigned char addresses[] = {4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, low, high,
+                                       4, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   0};
     info[8] = static_cast<char>(info[8] ^ 1);
     return info.replace(64, sizeof(addresses), reinterpret_cast<const char *>(addresses), sizeof(addresses));
 }
@@ -280,6 +348,21 @@ int count_open_threads()
     return n;
 }
 
+/* Returns a socket that listens on a port of 127.0.0.1, but whose connections nobody accepts. */
+int listen_only(uint16_t &port)
+{
+    sockaddr_in at = {};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, reinterpret_cast<sockaddr *>(&at), len) || listen(fd, 5) ||
+        getsockname(fd, reinterpret_cast<sockaddr *>(&at), &len))
+        return -1;
+    port = ntohs(at.sin_port);
+    return fd;
+}
+
 void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
 {
     auto memory = std::make_unique<char[]>(size);
@@ -293,7 +376,7 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     is_int(register_memory(p.e, memory.get(), size, DRAM_SEG, p.local), NIXL_SUCCESS, "memory is registered");
     std::string info(card.info, sizeof(card.info)), shorter(card.info, sizeof(card.info) - 1);
     is_int(p.e->loadRemoteConnInfo("b", shorter), NIXL_ERR_INVALID_PARAM, "connection information that is cut");
-    is_int(p.e->loadRemoteConnInfo("b", move_away(info)), NIXL_SUCCESS, "whole connection information");
+    is_int(p.e->loadRemoteConnInfo("b", move_away(info, 1)), NIXL_SUCCESS, "whole connection information");
     nixlBlobDesc d = {};
     d.addr = card.base;
     d.len = size;
@@ -302,6 +385,11 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
+    uint16_t port = 0;
+    int listener = listen_only(port);
+    if (ok(listener >= 0, "a listener"))
+        check_stale(p, d, move_away(info, port), listener);
+    check_fork(plugin, p);
     if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
     check_stopped(p, child);

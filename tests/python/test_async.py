@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests asyncio: awaits operations, completions, arrivals and notifications in both progress modes."""
 import asyncio
+import gc
+import os
 
 import pytest
 
 import hawser
-from conftest import LIMIT
+from conftest import LIMIT, Pair
 from hawser import Event, Region, Vec
 
 
@@ -108,12 +110,16 @@ def test_close_wakes_what_is_awaited():
         async def receive():
             await to_b.recv([Vec(a.alloc(8))])
 
+        loop, failures = asyncio.get_running_loop(), []
+        loop.set_exception_handler(lambda _, about: failures.append(about))
         tasks = [asyncio.ensure_future(x) for x in (iterate(), receive(), to_b.wait_notification())]
         await asyncio.sleep(0)
-        await asyncio.get_running_loop().run_in_executor(None, a.close)
+        await loop.run_in_executor(None, a.close)
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(e) for e in ends] == [hawser.ClosedError, hawser.PeerClosedError, hawser.ClosedError]
         b.close()
+        await asyncio.sleep(0.01)
+        assert failures == []
 
     run(main())
 
@@ -141,6 +147,29 @@ def test_one_loop_after_the_other(pair):
         return await pair.to_b.wait_notification()
 
     assert [run(main()) for _ in range(3)] == [b"x"] * 3
+
+
+def test_close_between_two_runs_of_the_loop_leaves_no_descriptor():
+    def once():
+        p, loop = Pair(), asyncio.new_event_loop()
+
+        async def use():
+            await p.to_a.notify(b"x")
+            assert await p.to_b.wait_notification() == b"x"
+
+        loop.run_until_complete(use())
+        p.close()
+        loop.close()
+
+    def count():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    once()
+    before = count()
+    for _ in range(5):
+        once()
+    assert count() <= before
 
 
 def test_two_loops_at_once_are_refused(pair):

@@ -53,6 +53,31 @@ def test_strides_in_c_order(shape, strides, expected):
     assert is_contiguous(shape, strides, 4) is expected
 
 
+def test_numpy_type_without_a_buffer_format(pair):
+    """datetime64 represents the types of other packages, such as bfloat16 of ml_dtypes."""
+    source, into = numpy.arange(12).astype("M8[s]").reshape(3, 4), numpy.zeros((3, 4), dtype="M8[s]")
+    with pytest.raises(ValueError):
+        memoryview(source)
+    mine, theirs = pair.b.register(source), pair.a.register(into)
+    assert mine.length == 96 and mine.address == source.ctypes.data
+    region = Region(theirs.export(write=True))
+    pair.to_a.write([Vec(mine, region=region)]).wait(LIMIT)
+    assert (into == source).all()
+    pair.to_a.write([Vec(source[:1] + 5, region=region)]).wait(LIMIT)
+    assert (into[0] == source[0] + 5).all()
+    with pytest.raises(hawser.ArgumentError, match="not contiguous in C order"):
+        pair.b.register(source.T)
+    source.flags.writeable = False
+    assert pair.b.register(source).readonly
+
+
+def test_refuses_references_to_objects(context):
+    for obj in (numpy.array([1, "a"], dtype=object), numpy.zeros(2, dtype=[("n", "i4"), ("x", "O")])):
+        with pytest.raises(hawser.ArgumentError, match="references to Python objects"):
+            context.register(obj)
+    assert context.register(numpy.zeros(2, dtype=[("O", "i4"), ("x", "f8")])).length == 24
+
+
 @pytest.mark.parametrize("obj", [None, 7, "text", [1, 2], object()])
 def test_refuses_what_has_no_bytes_to_show(context, obj):
     with pytest.raises(hawser.ArgumentError, match="neither the buffer protocol"):

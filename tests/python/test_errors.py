@@ -70,6 +70,7 @@ def test_wrong_arguments_have_a_line(pair):
              lambda: pair.to_a.close_stream(2**32), lambda: pair.a.alloc(0), lambda: pair.a.alloc(8, "disk"),
              lambda: theirs.export(-1, write=True), lambda: theirs.load(0, 65), lambda: theirs.load(-1, 2),
              lambda: theirs.store(b"x", -1), lambda: pair.a.poll(0), lambda: pair.a.accept(-1),
+             lambda: pair.a.connect("127.0.0.1", 9, gpu=-1), lambda: pair.a.connect("127.0.0.1", 9, peer_gpu=-1),
              lambda: pair.a.listen("127.0.0.1", 70000), lambda: pair.to_a.submit([hawser.Write([Vec(mine)], user=2**64)])]
     for n, call in enumerate(wrong):
         with pytest.raises((ValueError, TypeError)) as e:
@@ -120,6 +121,11 @@ def test_revoked_region_is_stale(pair):
         pair.to_a.write([Vec(mine, region=Region(key))]).wait(LIMIT)
     with pytest.raises(hawser.StaleRegionError):
         pair.a.revoke(key)
+
+
+def test_export_to_a_peer_of_another_context_is_refused(pair):
+    with pytest.raises(hawser.ArgumentError, match="belongs to another context"):
+        pair.a.alloc(8).export(read=True, peer=pair.to_a)
 
 
 def test_export_to_one_peer_is_for_no_other(pair):

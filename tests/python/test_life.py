@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests cases that must not crash: closing while operations are in flight, use after close, threads, exit, fork,
 Ctrl-C."""
+import copy
 import gc
 import os
+import pickle
 import random
 import signal
 import threading
@@ -77,6 +79,21 @@ def test_use_after_close_raises(pair):
             call()
             pytest.fail(f"call {n} did not raise")
     assert op.result(0) == 8 and pair.to_a.closed and pair.a.closed
+
+
+def test_owners_of_handles_cannot_be_copied(pair):
+    mine, region, theirs = pair.memory(8)
+    op = pair.to_a.write([Vec(mine, region=region)])
+    for owner in (pair.a, pair.to_b, mine, op):
+        for copy_it in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=f"a hawser.{type(owner).__name__} cannot be copied or pickled"):
+                copy_it(owner)
+    op.wait(LIMIT)
+    for twin in (copy.copy(region), copy.deepcopy(region), pickle.loads(pickle.dumps(region))):
+        mine.store(b"by twins")
+        theirs.store(bytes(8))
+        pair.to_a.write([Vec(mine, region=twin)]).wait(LIMIT)
+        assert theirs.load() == b"by twins"
 
 
 def test_with_closes():

@@ -2,7 +2,9 @@
 """Tests data transfer between two processes: every type of operation, lists, batches and completions."""
 import hashlib
 import math
+import os
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -66,6 +68,30 @@ def test_receive_at_the_peer_gives_the_message_s_length(context, server):
     server.peer.send([Vec(context.register(bytes(4000)))], tag=9).wait(LIMIT)
     assert take_notification(server.peer) == b"4000"
     assert server.ask("sum") == hashlib.sha256(bytes(4000) + content()[4000:]).digest()
+
+
+def test_regions_that_an_iteration_creates(pair):
+    """A sequence or generator may create its regions, so that nothing else refers to them."""
+    mine = pair.b.alloc(4096)
+    theirs = [pair.a.alloc(4096) for _ in range(2)]
+    keys = [m.export(write=True) for m in theirs]
+
+    class Blocks(Sequence):
+        def __len__(self):
+            return 512
+
+        def __getitem__(self, i):
+            if i >= 512:
+                raise IndexError
+            return mine, 8 * i, 8, Region(keys[i % 2]), 8 * i
+
+    for start in (lambda: pair.to_a.write(Blocks()), lambda: pair.to_a.write(b for b in Blocks()),
+                  lambda: pair.to_a.submit([hawser.Write(Blocks())])[0]):
+        data = os.urandom(4096)
+        mine.store(data)
+        start().wait(LIMIT)
+        blocks = [theirs[i % 2].load(8 * i, 8) for i in range(512)]
+        assert b"".join(blocks) == data
 
 
 def test_notification_of_a_write_comes_with_its_data(pair):
