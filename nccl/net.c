@@ -212,6 +212,7 @@ static void encode_address(struct hn_addr *a, const union hw_addr *ip)
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 {
     unsigned n = 0;
+    memset(out, 0, HN_ADDRS * sizeof(*out));
     for (int pass = 0; pass < 2; pass++)
         for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++)
             if ((hn_g.near && hn_g.group[i] != group) == pass)
