@@ -194,6 +194,8 @@ bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
 /* Moves each communicator of `from` whose connection attempt is in progress to the link `to`. `from` must not be up.
  * Call under g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
+/* Ends all connection attempts. Call under g.mu, if the context is open. */
+void hn_attempts_drop(void);
 
 /* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */
 

@@ -393,6 +393,9 @@ ncclResult_t hn_finalize(void)
     pthread_mutex_lock(&hn_g.mu);
     if (hn_g.inits)
         hn_g.inits--;
+    /* NCCL does not close connections that an aborted communicator has not finished connecting */
+    if (!hn_g.inits && hn_g.h)
+        hn_attempts_drop();
     close_if_over();
     pthread_mutex_unlock(&hn_g.mu);
     return ncclSuccess;
