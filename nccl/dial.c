@@ -13,12 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_MS 50 /* ms between a failed attempt and the next */
 /* ms for one attempt: an answer can take seconds if all peers connect at once. With more than three addresses, an
  * attempt takes less time, but at least TRY_LEAST_MS, so that each of the first six addresses gets its turn. */
 #define TRY_MS       10000
 #define TRY_LEAST_MS 5000
-#define PATHS_SHOWN  64
+/* ms between a failed attempt and the next. Doubled, up to AGAIN_MOST_MS, each time all addresses have failed, because
+ * a peer may log each attempt. */
+#define AGAIN_MS      50
+#define AGAIN_MOST_MS 500
+#define PATHS_SHOWN   64
 
 /* Logs the used and spare paths to the peer, and why other paths are not used. */
 static void say_paths(hawser_peer *peer)
@@ -137,6 +140,16 @@ static bool is_final(struct hn_link *l, int rc)
            rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE;
 }
 
+/* Returns the pause in ms after a failed attempt, and counts the attempt. */
+static unsigned choose_pause_ms(struct hn_link *l)
+{
+    unsigned ms = AGAIN_MS;
+    const unsigned rounds = l->failures++ / HW_MAX(count_addresses(&l->to), 1u);
+    for (unsigned i = 0; i < rounds && ms < AGAIN_MOST_MS; i++)
+        ms *= 2;
+    return HW_MIN(ms, (unsigned)AGAIN_MOST_MS);
+}
+
 static void queue_link(struct hn_link *l)
 {
     pthread_mutex_lock(&hn_g.dial.mu);
@@ -162,7 +175,7 @@ static void try_link(struct hn_link *l)
     }
     pthread_mutex_lock(&hn_g.mu);
     if (!is_final(l, rc) && (l->refs || !hn_g.dial.ending)) {
-        l->not_before = hw_now() + AGAIN_MS * HW_MS;
+        l->not_before = hw_now() + choose_pause_ms(l) * HW_MS;
         queue_link(l);
     } else {
         l->rc = rc;

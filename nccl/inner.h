@@ -110,7 +110,8 @@ struct hn_link {
     char err[256];
     /* Used while the link is being connected (dial.c). */
     struct hn_handle to;
-    unsigned turn; /* next entry of to.addr, modulo the number of used entries */
+    unsigned turn;     /* next entry of to.addr, modulo the number of used entries */
+    unsigned failures; /* failed attempts */
     /* times in ns; give_up is 0 before the first attempt, refused is 0 before the first refusal */
     uint64_t give_up, refused, not_before;
 };

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the threads that connect links: slow attempts, as at dead peers, do not keep a link to a live peer waiting. The
- * linker redirects the calls of libhawser to this test. */
+/* Tests the threads that connect links: slow attempts, as at dead peers, do not keep a link to a live peer waiting, and
+ * attempts that fail at once are not repeated too often. The linker redirects the calls of libhawser to this test. */
 #include "nccl/inner.h"
 #include "tests/tap.h"
 
-#define DEAD_PORT 1
+#define DEAD_PORT  1
+#define WRONG_PORT 3 /* of a peer to which no path leads */
 
 struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER, .host = 7};
 
 static atomic_bool released; /* the attempts at dead peers end */
 static atomic_int attempts;  /* attempts at dead peers that have begun */
+static atomic_int wrong;     /* attempts at WRONG_PORT */
 
 int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                           int timeout_ms, hawser_peer **out);
@@ -27,6 +29,10 @@ int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const stru
 {
     (void)h, (void)host, (void)opts, (void)timeout_ms;
     *out = NULL;
+    if (port == WRONG_PORT) {
+        atomic_fetch_add(&wrong, 1);
+        return hw_fail(-EHOSTUNREACH, "no usable path");
+    }
     if (port != DEAD_PORT)
         return 0;
     atomic_fetch_add(&attempts, 1);
@@ -88,7 +94,7 @@ static unsigned wait_for(const struct hn_link *l, int state, unsigned most)
 
 int main(void)
 {
-    static struct hn_link dead[HN_DIALLERS], live, first;
+    static struct hn_link dead[HN_DIALLERS], live, first, lost;
     pthread_mutex_lock(&hn_g.mu);
     hw_list_init(&hn_g.links);
     hn_dial_begin();
@@ -105,6 +111,12 @@ int main(void)
     atomic_store(&released, true);
     for (unsigned i = 0; i < HN_DIALLERS; i++)
         ok(wait_for(&dead[i], HN_DEAD, 5000) < 5000, "an attempt at a dead peer ends");
+    dial(&lost, WRONG_PORT);
+    (void)wait_for(&lost, HN_DEAD, 3000);
+    ok(atomic_load(&wrong) >= 3 && atomic_load(&wrong) <= 12, "a peer without a path is tried %d times in 3 s",
+       atomic_load(&wrong));
+    lost.refs = 0;
+    (void)hn_dial_cancel(&lost);
     hn_dial_end();
     unsigned started = 0;
     for (unsigned i = 0; i < HW_ARRAY_LEN(hn_g.dial.thread); i++)
