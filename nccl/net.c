@@ -133,6 +133,12 @@ static void group_nics(int root)
     hn_g.groups = near ? hn_g.nnics : 1;
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value;
+}
+
 static void place_nics(void)
 {
     const char *knob = getenv("HAWSER_RAILS");
@@ -177,7 +183,7 @@ static void choose_near(void)
 {
     char names[sizeof(hn_g.nics)];
     unsigned processes = hn_count_processes();
-    hn_g.near = hn_g.groups > 1 && (processes >= hn_g.groups || getenv("HAWSER_NCCL_NEAR"));
+    hn_g.near = hn_g.groups > 1 && (processes >= hn_g.groups || is_set("HAWSER_NCCL_NEAR"));
     for (unsigned g = 0; hn_g.near && g < HN_NICS_MAX; g++) {
         hn_group_names(g, names);
         if (*names)
@@ -234,15 +240,17 @@ static void at_fork(void)
     (void)pthread_atfork(NULL, NULL, reset_nccl_after_fork);
 }
 
-/* Returns the maximum number of links to a process. Each group of NICs needs a link of its own. */
-static unsigned lanes_wanted(void)
+/* Returns the maximum number of links to a process. Each group of NICs needs a link of its own. Sets *chosen if the
+ * number is the user's. */
+static unsigned lanes_wanted(bool *chosen)
 {
     const char *text = getenv("HAWSER_NCCL_LANES");
     const uint64_t least = hn_g.near ? hn_g.groups : 1;
     uint64_t n = HN_LANES;
-    if (text && *text && hw_parse_u64(text, 1, HN_LANES_MAX, &n))
+    *chosen = text && *text && hw_parse_u64(text, 1, HN_LANES_MAX, &n) == 0;
+    if (text && *text && !*chosen)
         hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; using %d", hw_error(), HN_LANES);
-    else if (n < least && text && *text)
+    else if (*chosen && n < least)
         hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %llu is less than the number of groups of NICs; using %llu",
                (unsigned long long)n, (unsigned long long)least);
     return (unsigned)HW_MAX(n, least);
@@ -278,11 +286,11 @@ static unsigned count_preferred(void)
 
 /* Half of the file descriptors may serve links, and half of these links may be outgoing. Each connection also has a
  * pipe (HAWSER_TRUSTED). */
-static unsigned choose_links_max(uint64_t descriptors)
+static unsigned choose_links_max(uint64_t descriptors, bool lanes_chosen)
 {
     unsigned nics = count_preferred(), each = nics * (nics > 1 ? 2 : 3) * 3;
     uint64_t most = HW_MAX(descriptors / 4 / each, 1ull);
-    return (unsigned)HW_MIN(most, getenv("HAWSER_NCCL_LANES") ? (uint64_t)UINT_MAX : HN_LINKS);
+    return (unsigned)HW_MIN(most, lanes_chosen ? (uint64_t)UINT_MAX : HN_LINKS);
 }
 
 int hn_open(void)
@@ -331,8 +339,9 @@ int hn_open(void)
     hw_list_init(&hn_g.processes);
     hn_dial_begin();
     hn_g.host = hw_host_id();
-    hn_g.lanes = lanes_wanted();
-    hn_g.links_max = choose_links_max(raise_descriptor_limit());
+    bool lanes_chosen;
+    hn_g.lanes = lanes_wanted(&lanes_chosen);
+    hn_g.links_max = choose_links_max(raise_descriptor_limit(), lanes_chosen);
     int rc = hawser_open(&o, &hn_g.h);
     if (rc == 0 && ((rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0 || (rc = hn_attend()) != 0)) {
         hawser_close(hn_g.h);
