@@ -62,14 +62,12 @@ static union hw_addr decode_address(const struct hn_addr *a)
 
 /* Returns 0 if a NIC of this process reaches the address without a gateway, 1 with a gateway, and 2 if no NIC reaches
  * the address, as for the address of a bridge that every node has. */
-static unsigned rank_address(int fd, const struct hn_addr *a)
+static unsigned rank_address(int fd, const struct hn_addr *a, const struct hw_nic *nic, int n)
 {
     const union hw_addr to = decode_address(a);
     unsigned best = 2;
-    for (unsigned i = 0; i < hn_g.nnics && best; i++) {
-        struct hw_nic nic = {.addr = hn_g.nic[i].ip, .loopback = hw_addr_is_loopback(&hn_g.nic[i].ip)};
-        memcpy(nic.name, hn_g.nic[i].name, sizeof(nic.name));
-        const uint8_t way = hw_route_way(fd, &nic, &to);
+    for (int i = 0; i < n && best; i++) {
+        const uint8_t way = hw_nic_listed(hn_g.nics, nic[i].name) ? hw_route_way(fd, &nic[i], &to) : HW_WAY_NONE;
         best = way & HW_WAY_LINK ? 0 : way & HW_WAY_GATEWAY ? HW_MIN(best, 1u) : best;
     }
     return best;
@@ -81,10 +79,12 @@ static void sort_addresses(struct hn_handle *h)
 {
     const unsigned n = count_addresses(h);
     struct hn_addr sorted[HN_ADDRS];
+    struct hw_nic nic[HW_NIC_MAX];
     unsigned rank[HN_ADDRS], k = 0;
+    int nics = hw_nics_list(nic, HW_NIC_MAX, true);
     int fd = hw_route_open();
     for (unsigned i = 0; i < n; i++)
-        rank[i] = rank_address(fd, &h->addr[i]);
+        rank[i] = rank_address(fd, &h->addr[i], nic, nics);
     hw_close(&fd);
     for (unsigned want = 0; want <= 2; want++)
         for (unsigned i = 0; i < n; i++)

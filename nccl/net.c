@@ -156,6 +156,8 @@ static void place_nics(void)
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
+    hn_g.nnics = 0;
+    *hn_g.nics = 0;
     /* In each pass of is_usable_nic(), IPv6 addresses count only if no accepted NIC has an IPv4 address. */
     for (int pass = 0; pass < 4 && hn_g.nnics == 0; pass++) {
         int n = hw_nics_list(nic, HW_NIC_MAX, pass % 2);
@@ -206,6 +208,21 @@ void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME])
             len += (size_t)snprintf(out + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", hn_g.nic[i].name);
 }
 
+/* Returns an address of the NIC from the list `now`: the address that the survey found, or the first of the same family
+ * if the NIC has lost that address. Returns the address that the survey found if the NIC has none now. */
+static const union hw_addr *find_address(const struct hn_nic *nic, const struct hw_nic *now, int n)
+{
+    const union hw_addr *first = NULL;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(now[i].name, nic->name) != 0 || now[i].addr.sa.sa_family != nic->ip.sa.sa_family)
+            continue;
+        if (hw_addr_same_host(&now[i].addr, &nic->ip))
+            return &nic->ip;
+        first = first ? first : &now[i].addr;
+    }
+    return first ? first : &nic->ip;
+}
+
 static void encode_address(struct hn_addr *a, const union hw_addr *ip)
 {
     a->family = ip->sa.sa_family == AF_INET6 ? 6 : 4;
@@ -217,12 +234,14 @@ static void encode_address(struct hn_addr *a, const union hw_addr *ip)
 
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 {
+    struct hw_nic now[HW_NIC_MAX];
     unsigned n = 0;
+    int addresses = hw_nics_list(now, HW_NIC_MAX, hn_g.nic[0].ip.sa.sa_family == AF_INET6);
     memset(out, 0, HN_ADDRS * sizeof(*out));
     for (int pass = 0; pass < 2; pass++)
         for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++)
             if ((hn_g.near && hn_g.group[i] != group) == pass)
-                encode_address(&out[n++], &hn_g.nic[i].ip);
+                encode_address(&out[n++], find_address(&hn_g.nic[i], now, addresses));
 }
 
 /* ---- the context, and what NCCL reads --------------------------------------------------------------------- */
@@ -390,9 +409,10 @@ ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
         hn_g.logger = logger;
     if (!hn_g.profiler)
         hn_g.profiler = profiler;
-    hn_g.inits++;
-    if (!hn_g.surveyed)
+    /* NICs may have been renamed since the last communicator of a process that lives longer */
+    if (!hn_g.surveyed || (!hn_g.inits && !hn_g.h))
         survey_usable_nics();
+    hn_g.inits++;
     pthread_mutex_unlock(&hn_g.mu);
     return ncclSuccess;
 }
