@@ -60,17 +60,31 @@ static union hw_addr decode_address(const struct hn_addr *a)
     return out;
 }
 
-/* Returns 0 if a NIC of this process reaches the address without a gateway, 1 with a gateway, and 2 if no NIC reaches
- * the address, as for the address of a bridge that every node has. */
+/* Returns true if the listening process uses only its loopback interface, as it does if it has no other NIC. */
+static bool is_loopback_only(const struct hn_handle *h)
+{
+    bool only = true;
+    for (unsigned i = 0; i < count_addresses(h) && only; i++) {
+        const union hw_addr a = decode_address(&h->addr[i]);
+        only = hw_addr_is_loopback(&a);
+    }
+    return only;
+}
+
+#define RANKS 4
+
+/* Returns 0 if a NIC of this process reaches the address without a gateway, and 1 with a gateway. Returns 2 for an
+ * address that is not of the family that this process uses, because the paths of a session have the family of the
+ * dialled address. Returns 3 if no NIC reaches the address, as for the address of a bridge that every node has. */
 static unsigned rank_address(int fd, const struct hn_addr *a, const struct hw_nic *nic, int n)
 {
     const union hw_addr to = decode_address(a);
-    unsigned best = 2;
+    unsigned best = RANKS - 1;
     for (int i = 0; i < n && best; i++) {
         const uint8_t way = hw_nic_listed(hn_g.nics, nic[i].name) ? hw_route_way(fd, &nic[i], &to) : HW_WAY_NONE;
         best = way & HW_WAY_LINK ? 0 : way & HW_WAY_GATEWAY ? HW_MIN(best, 1u) : best;
     }
-    return best;
+    return to.sa.sa_family == hn_g.nic[0].ip.sa.sa_family ? best : HW_MAX(best, 2u);
 }
 
 /* Puts the addresses of the handle that are most likely to be reached first, because each attempt at an address that
@@ -86,7 +100,7 @@ static void sort_addresses(struct hn_handle *h)
     for (unsigned i = 0; i < n; i++)
         rank[i] = rank_address(fd, &h->addr[i], nic, nics);
     hw_close(&fd);
-    for (unsigned want = 0; want <= 2; want++)
+    for (unsigned want = 0; want < RANKS; want++)
         for (unsigned i = 0; i < n; i++)
             if (rank[i] == want)
                 sorted[k++] = h->addr[i];
@@ -120,9 +134,13 @@ static int try_once(struct hn_link *l)
     struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY, .prefer = prefer};
     hawser_peer *peer;
     if (!next_address(l, host))
-        return hw_fail(-EHOSTUNREACH, "the handle contains no address");
+        return hw_fail(-EPROTO, "the handle contains no address");
     hn_group_names(l->group, prefer);
     int rc = hawser_connect(hn_g.h, host, l->to.port, &o, choose_try_ms(&l->to), &peer);
+    if (rc && l->to.host != hn_g.host && is_loopback_only(&l->to))
+        return hw_wrap(rc,
+                       "the other rank's node has no NIC with an address, except the loopback (link-local addresses "
+                       "do not count)");
     if (rc)
         return rc;
     say_paths(peer);

@@ -232,16 +232,29 @@ static void encode_address(struct hn_addr *a, const union hw_addr *ip)
         memcpy(a->ip, &ip->in6.sin6_addr, 16);
 }
 
+/* Adds the addresses of the NICs in the other family than the family of nic[0]. Nodes without addresses of that family
+ * need them. */
+static void add_other_family(struct hn_addr out[HN_ADDRS], unsigned n, const struct hw_nic *now, int addresses)
+{
+    for (unsigned i = 0; i < hn_g.nnics; i++)
+        for (int k = 0; k < addresses && n < HN_ADDRS; k++)
+            if (strcmp(now[k].name, hn_g.nic[i].name) == 0 && now[k].addr.sa.sa_family != hn_g.nic[0].ip.sa.sa_family) {
+                encode_address(&out[n++], &now[k].addr);
+                break;
+            }
+}
+
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 {
     struct hw_nic now[HW_NIC_MAX];
     unsigned n = 0;
-    int addresses = hw_nics_list(now, HW_NIC_MAX, hn_g.nic[0].ip.sa.sa_family == AF_INET6);
+    int addresses = hw_nics_list(now, HW_NIC_MAX, true);
     memset(out, 0, HN_ADDRS * sizeof(*out));
     for (int pass = 0; pass < 2; pass++)
         for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++)
             if ((hn_g.near && hn_g.group[i] != group) == pass)
                 encode_address(&out[n++], find_address(&hn_g.nic[i], now, addresses));
+    add_other_family(out, n, now, addresses);
 }
 
 /* ---- the context, and what NCCL reads --------------------------------------------------------------------- */

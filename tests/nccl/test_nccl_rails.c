@@ -131,6 +131,21 @@ static int change_addresses(void)
     return 0;
 }
 
+/* Gives the NICs of this node IPv6 addresses, and takes the IPv4 addresses away from those of node b. */
+static int use_ipv6(int rank)
+{
+    for (unsigned i = 0; i < NICS; i++) {
+        char command[256];
+        snprintf(command, sizeof(command),
+                 "echo 0 > /proc/sys/net/ipv6/conf/eth%u/disable_ipv6 && ip -6 addr add fd00:%u::%d/64 dev eth%u "
+                 "nodad; [ %d = 0 ] || ip -4 addr flush dev eth%u",
+                 i, i, rank + 1, i, rank, i);
+        if (system(command)) // NOLINT(cert-env33-c)
+            return hw_fail(-EIO, "%s failed", command);
+    }
+    return 0;
+}
+
 static int rank_main(char **argv)
 {
     struct rank r = {.id = argv[2][0] - '0', .ctl = -1, .step = 1, .name = "rails"};
@@ -143,7 +158,9 @@ static int rank_main(char **argv)
     r.sh = &w->sh;
     opt.plugin = argv[5];
     opt.verbose = getenv("RAILS_LOG") != NULL;
-    int rc = net_load(&r), rc2;
+    int rc = getenv("RAILS_IPV6") ? use_ipv6(r.id) : 0, rc2;
+    if (!rc)
+        rc = net_load(&r);
     if (!rc && r.id == 1 && getenv("RAILS_READDRESS"))
         rc = change_addresses();
     if (!rc)
@@ -494,6 +511,13 @@ static int watched(unsigned faults)
     setenv("RAILS_READDRESS", "1", 1);
     if (start("node b gets other addresses after the init of rank 1", MESSAGES / 4, false))
         finish("node b gets other addresses after the init of rank 1");
+    reap();
+    unsetenv("RAILS_READDRESS");
+    setenv("RAILS_IPV6", "1", 1);
+    if (access("/proc/sys/net/ipv6", F_OK))
+        diag("without IPv6 in the kernel, a node with both families and a node with IPv6 are not tested");
+    else if (start("node a has both families, node b only IPv6", MESSAGES / 4, false))
+        finish("node a has both families, node b only IPv6");
     reap();
     return tap_done();
 }
