@@ -146,8 +146,8 @@ static void linger(const struct hn_comm *c)
 
 static void free_comm(struct hn_comm *c)
 {
-    /* Ends the pending operations before they are freed. There are none if the peer is NULL or dead. */
-    if (c->link->peer)
+    /* Ends the pending operations before they are freed. There are none if the link is not connected yet or dead. */
+    if (atomic_load(&c->link->state) == HN_UP)
         (void)hawser_stream_close(c->link->peer, c->stream);
     for (unsigned i = 0; i < HN_REQUESTS; i++) {
         if (c->req[i].event)
@@ -158,6 +158,18 @@ static void free_comm(struct hn_comm *c)
     hn_link_put(c->link);
     pthread_mutex_destroy(&c->mu);
     free(c);
+}
+
+void hn_attempts_drop(void)
+{
+    hw_list_each(it, tmp, &hn_g.attempts)
+    {
+        struct attempt *a = hw_container_of(it, struct attempt, all);
+        hw_list_remove(&a->all);
+        free_comm(a->comm);
+        hn_g.comms--;
+        free(a);
+    }
 }
 
 ncclResult_t hn_connect(int dev, void *handle, void **sc)

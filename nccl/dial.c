@@ -5,15 +5,23 @@
  * takes up to TRY_MS, so slow attempts do not count for the number of threads, up to a higher limit. */
 #include "base/thread.h"
 #include "inner.h"
+#include "net/paths.h"
+#include "net/route.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_MS    50    /* ms between a failed attempt and the next */
-#define TRY_MS      10000 /* ms for one attempt: an answer can take seconds if all peers connect at once */
-#define PATHS_SHOWN 64
+/* ms for one attempt: an answer can take seconds if all peers connect at once. With more than three addresses, an
+ * attempt takes less time, but at least TRY_LEAST_MS, so that each of the first six addresses gets its turn. */
+#define TRY_MS       10000
+#define TRY_LEAST_MS 5000
+/* ms between a failed attempt and the next. Doubled, up to AGAIN_MOST_MS, each time all addresses have failed, because
+ * a peer may log each attempt. */
+#define AGAIN_MS      50
+#define AGAIN_MOST_MS 500
+#define PATHS_SHOWN   64
 
 /* Logs the used and spare paths to the peer, and why other paths are not used. */
 static void say_paths(hawser_peer *peer)
@@ -34,6 +42,71 @@ static void say_paths(hawser_peer *peer)
     free(path);
 }
 
+static unsigned count_addresses(const struct hn_handle *h)
+{
+    unsigned n = 0;
+    while (n < HN_ADDRS && h->addr[n].family)
+        n++;
+    return n;
+}
+
+static union hw_addr decode_address(const struct hn_addr *a)
+{
+    union hw_addr out = {.sa.sa_family = a->family == 6 ? AF_INET6 : AF_INET};
+    if (a->family == 6)
+        memcpy(&out.in6.sin6_addr, a->ip, 16);
+    else
+        memcpy(&out.in.sin_addr, a->ip, 4);
+    return out;
+}
+
+/* Returns true if the listening process uses only its loopback interface, as it does if it has no other NIC. */
+static bool is_loopback_only(const struct hn_handle *h)
+{
+    bool only = true;
+    for (unsigned i = 0; i < count_addresses(h) && only; i++) {
+        const union hw_addr a = decode_address(&h->addr[i]);
+        only = hw_addr_is_loopback(&a);
+    }
+    return only;
+}
+
+#define RANKS 4
+
+/* Returns 0 if a NIC of this process reaches the address without a gateway, and 1 with a gateway. Returns 2 for an
+ * address that is not of the family that this process uses, because the paths of a session have the family of the
+ * dialled address. Returns 3 if no NIC reaches the address, as for the address of a bridge that every node has. */
+static unsigned rank_address(int fd, const struct hn_addr *a, const struct hw_nic *nic, int n)
+{
+    const union hw_addr to = decode_address(a);
+    unsigned best = RANKS - 1;
+    for (int i = 0; i < n && best; i++) {
+        const uint8_t way = hw_nic_listed(hn_g.nics, nic[i].name) ? hw_route_way(fd, &nic[i], &to) : HW_WAY_NONE;
+        best = way & HW_WAY_LINK ? 0 : way & HW_WAY_GATEWAY ? HW_MIN(best, 1u) : best;
+    }
+    return to.sa.sa_family == hn_g.nic[0].ip.sa.sa_family ? best : HW_MAX(best, 2u);
+}
+
+/* Puts the addresses of the handle that are most likely to be reached first, because each attempt at an address that
+ * does not answer takes seconds. Otherwise keeps their order. */
+static void sort_addresses(struct hn_handle *h)
+{
+    const unsigned n = count_addresses(h);
+    struct hn_addr sorted[HN_ADDRS];
+    struct hw_nic nic[HW_NIC_MAX];
+    unsigned rank[HN_ADDRS], k = 0;
+    int nics = hw_nics_list(nic, HW_NIC_MAX, true);
+    int fd = hw_route_open();
+    for (unsigned i = 0; i < n; i++)
+        rank[i] = rank_address(fd, &h->addr[i], nic, nics);
+    hw_close(&fd);
+    for (unsigned want = 0; want < RANKS; want++)
+        for (unsigned i = 0; i < n; i++)
+            if (rank[i] == want)
+                sorted[k++] = h->addr[i];
+    memcpy(h->addr, sorted, n * sizeof(*sorted));
+}
+
 /* Stores the next address to try in `host`. Returns false if the handle has no address. */
 static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
 {
@@ -42,12 +115,17 @@ static bool next_address(struct hn_link *l, char host[INET6_ADDRSTRLEN])
         snprintf(host, INET6_ADDRSTRLEN, hn_g.nic[0].ip.sa.sa_family == AF_INET6 ? "::1" : "127.0.0.1");
         return true;
     }
-    for (unsigned i = 0; i < HN_ADDRS; i++) {
-        const struct hn_addr *a = &l->to.addr[l->turn++ % HN_ADDRS];
-        if (a->family && inet_ntop(a->family == 6 ? AF_INET6 : AF_INET, a->ip, host, INET6_ADDRSTRLEN))
-            return true;
-    }
-    return false;
+    const unsigned n = count_addresses(&l->to);
+    if (!n)
+        return false;
+    const struct hn_addr *a = &l->to.addr[l->turn++ % n];
+    return inet_ntop(a->family == 6 ? AF_INET6 : AF_INET, a->ip, host, INET6_ADDRSTRLEN) != NULL;
+}
+
+static int choose_try_ms(const struct hn_handle *to)
+{
+    const int each = HN_CONNECT_MS / (int)HW_MAX(count_addresses(to), 1u);
+    return to->host == hn_g.host ? TRY_MS : HW_MIN(HW_MAX(each, TRY_LEAST_MS), TRY_MS);
 }
 
 static int try_once(struct hn_link *l)
@@ -56,9 +134,13 @@ static int try_once(struct hn_link *l)
     struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY, .prefer = prefer};
     hawser_peer *peer;
     if (!next_address(l, host))
-        return hw_fail(-EHOSTUNREACH, "the handle contains no address");
+        return hw_fail(-EPROTO, "the handle contains no address");
     hn_group_names(l->group, prefer);
-    int rc = hawser_connect(hn_g.h, host, l->to.port, &o, TRY_MS, &peer);
+    int rc = hawser_connect(hn_g.h, host, l->to.port, &o, choose_try_ms(&l->to), &peer);
+    if (rc && l->to.host != hn_g.host && is_loopback_only(&l->to))
+        return hw_wrap(rc,
+                       "the other rank's node has no NIC with an address, except the loopback (link-local addresses "
+                       "do not count)");
     if (rc)
         return rc;
     say_paths(peer);
@@ -76,6 +158,16 @@ static bool is_final(struct hn_link *l, int rc)
            rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE;
 }
 
+/* Returns the pause in ms after a failed attempt, and counts the attempt. */
+static unsigned choose_pause_ms(struct hn_link *l)
+{
+    unsigned ms = AGAIN_MS;
+    const unsigned rounds = l->failures++ / HW_MAX(count_addresses(&l->to), 1u);
+    for (unsigned i = 0; i < rounds && ms < AGAIN_MOST_MS; i++)
+        ms *= 2;
+    return HW_MIN(ms, (unsigned)AGAIN_MOST_MS);
+}
+
 static void queue_link(struct hn_link *l)
 {
     pthread_mutex_lock(&hn_g.dial.mu);
@@ -89,8 +181,11 @@ static void queue_link(struct hn_link *l)
  * to wait a long time for g.mu. */
 static void try_link(struct hn_link *l)
 {
-    if (!l->give_up)
+    if (!l->give_up) {
         l->give_up = hw_now() + HN_CONNECT_MS * HW_MS;
+        if (l->to.host != hn_g.host)
+            sort_addresses(&l->to);
+    }
     int rc = try_once(l);
     if (rc == 0) {
         atomic_store(&l->state, HN_UP);
@@ -98,7 +193,7 @@ static void try_link(struct hn_link *l)
     }
     pthread_mutex_lock(&hn_g.mu);
     if (!is_final(l, rc) && (l->refs || !hn_g.dial.ending)) {
-        l->not_before = hw_now() + AGAIN_MS * HW_MS;
+        l->not_before = hw_now() + choose_pause_ms(l) * HW_MS;
         queue_link(l);
     } else {
         l->rc = rc;

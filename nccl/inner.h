@@ -49,7 +49,7 @@
 
 /* ---- network messages (wire.c) ---------------------------------------------------------------------- */
 
-#define HN_ADDRS 3 /* maximum number of addresses in a handle */
+#define HN_ADDRS 10 /* maximum number of addresses in a handle: 10 of IPv4, or 3 of IPv6 */
 #define HN_KEY   32
 #define HN_HELLO 32 /* bytes of an encoded hello */
 
@@ -64,9 +64,9 @@ struct hn_handle {
     uint64_t process; /* ID of the context on that host */
     uint8_t key[HN_KEY];
     uint32_t listen;
-    uint64_t secret; /* of the listener */
-    struct hn_addr addr[HN_ADDRS];
-    uint32_t attempt; /* number of the connecting side's attempt, or 0 */
+    uint64_t secret;               /* of the listener */
+    struct hn_addr addr[HN_ADDRS]; /* the used entries come first */
+    uint32_t attempt;              /* number of the connecting side's attempt, or 0 */
 };
 
 /* The first message on a stream, sent as a notification. The hello states to which listener the stream belongs. */
@@ -75,6 +75,7 @@ struct hn_hello {
     uint64_t secret, process; /* secret: the listener's; process: the sender's */
 };
 
+/* Leaves out the last addresses if there is no room for them. */
 void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h);
 /* -EPROTO if malformed or of another version */
 int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle *h);
@@ -109,7 +110,8 @@ struct hn_link {
     char err[256];
     /* Used while the link is being connected (dial.c). */
     struct hn_handle to;
-    unsigned turn; /* next entry of to.addr, modulo HN_ADDRS */
+    unsigned turn;     /* next entry of to.addr, modulo the number of used entries */
+    unsigned failures; /* failed attempts */
     /* times in ns; give_up is 0 before the first attempt, refused is 0 before the first refusal */
     uint64_t give_up, refused, not_before;
 };
@@ -193,6 +195,8 @@ bool hn_arrived(struct hn_link *l, const struct hn_hello *h);
 /* Moves each communicator of `from` whose connection attempt is in progress to the link `to`. `from` must not be up.
  * Call under g.mu. */
 void hn_attempts_move(struct hn_link *from, struct hn_link *to);
+/* Ends all connection attempts. Call under g.mu, if the context is open. */
+void hn_attempts_drop(void);
 
 /* ---- the profiler (event.c): call only if hn_g.profiler or r->event is set ------------------------------------ */
 
@@ -269,8 +273,8 @@ extern struct hn_global hn_g;
 int hn_open(void);
 /* The following functions use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all
  * devices send over all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all
- * NICs. hn_group_addresses() writes up to HN_ADDRS addresses at which other nodes reach this node, beginning with those
- * of the group. */
+ * NICs. hn_group_addresses() writes up to HN_ADDRS current addresses at which other nodes reach this node, beginning
+ * with those of the group. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);

@@ -133,6 +133,12 @@ static void group_nics(int root)
     hn_g.groups = near ? hn_g.nnics : 1;
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value;
+}
+
 static void place_nics(void)
 {
     const char *knob = getenv("HAWSER_RAILS");
@@ -150,6 +156,8 @@ static void place_nics(void)
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
+    hn_g.nnics = 0;
+    *hn_g.nics = 0;
     /* In each pass of is_usable_nic(), IPv6 addresses count only if no accepted NIC has an IPv4 address. */
     for (int pass = 0; pass < 4 && hn_g.nnics == 0; pass++) {
         int n = hw_nics_list(nic, HW_NIC_MAX, pass % 2);
@@ -177,7 +185,7 @@ static void choose_near(void)
 {
     char names[sizeof(hn_g.nics)];
     unsigned processes = hn_count_processes();
-    hn_g.near = hn_g.groups > 1 && (processes >= hn_g.groups || getenv("HAWSER_NCCL_NEAR"));
+    hn_g.near = hn_g.groups > 1 && (processes >= hn_g.groups || is_set("HAWSER_NCCL_NEAR"));
     for (unsigned g = 0; hn_g.near && g < HN_NICS_MAX; g++) {
         hn_group_names(g, names);
         if (*names)
@@ -200,6 +208,21 @@ void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME])
             len += (size_t)snprintf(out + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", hn_g.nic[i].name);
 }
 
+/* Returns an address of the NIC from the list `now`: the address that the survey found, or the first of the same family
+ * if the NIC has lost that address. Returns the address that the survey found if the NIC has none now. */
+static const union hw_addr *find_address(const struct hn_nic *nic, const struct hw_nic *now, int n)
+{
+    const union hw_addr *first = NULL;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(now[i].name, nic->name) != 0 || now[i].addr.sa.sa_family != nic->ip.sa.sa_family)
+            continue;
+        if (hw_addr_same_host(&now[i].addr, &nic->ip))
+            return &nic->ip;
+        first = first ? first : &now[i].addr;
+    }
+    return first ? first : &nic->ip;
+}
+
 static void encode_address(struct hn_addr *a, const union hw_addr *ip)
 {
     a->family = ip->sa.sa_family == AF_INET6 ? 6 : 4;
@@ -209,13 +232,29 @@ static void encode_address(struct hn_addr *a, const union hw_addr *ip)
         memcpy(a->ip, &ip->in6.sin6_addr, 16);
 }
 
+/* Adds the addresses of the NICs in the other family than the family of nic[0]. Nodes without addresses of that family
+ * need them. */
+static void add_other_family(struct hn_addr out[HN_ADDRS], unsigned n, const struct hw_nic *now, int addresses)
+{
+    for (unsigned i = 0; i < hn_g.nnics; i++)
+        for (int k = 0; k < addresses && n < HN_ADDRS; k++)
+            if (strcmp(now[k].name, hn_g.nic[i].name) == 0 && now[k].addr.sa.sa_family != hn_g.nic[0].ip.sa.sa_family) {
+                encode_address(&out[n++], &now[k].addr);
+                break;
+            }
+}
+
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 {
+    struct hw_nic now[HW_NIC_MAX];
     unsigned n = 0;
+    int addresses = hw_nics_list(now, HW_NIC_MAX, true);
+    memset(out, 0, HN_ADDRS * sizeof(*out));
     for (int pass = 0; pass < 2; pass++)
         for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++)
             if ((hn_g.near && hn_g.group[i] != group) == pass)
-                encode_address(&out[n++], &hn_g.nic[i].ip);
+                encode_address(&out[n++], find_address(&hn_g.nic[i], now, addresses));
+    add_other_family(out, n, now, addresses);
 }
 
 /* ---- the context, and what NCCL reads --------------------------------------------------------------------- */
@@ -233,15 +272,17 @@ static void at_fork(void)
     (void)pthread_atfork(NULL, NULL, reset_nccl_after_fork);
 }
 
-/* Returns the maximum number of links to a process. Each group of NICs needs a link of its own. */
-static unsigned lanes_wanted(void)
+/* Returns the maximum number of links to a process. Each group of NICs needs a link of its own. Sets *chosen if the
+ * number is the user's. */
+static unsigned lanes_wanted(bool *chosen)
 {
     const char *text = getenv("HAWSER_NCCL_LANES");
     const uint64_t least = hn_g.near ? hn_g.groups : 1;
     uint64_t n = HN_LANES;
-    if (text && *text && hw_parse_u64(text, 1, HN_LANES_MAX, &n))
+    *chosen = text && *text && hw_parse_u64(text, 1, HN_LANES_MAX, &n) == 0;
+    if (text && *text && !*chosen)
         hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %s; using %d", hw_error(), HN_LANES);
-    else if (n < least && text && *text)
+    else if (*chosen && n < least)
         hn_say(NCCL_LOG_WARN, "HAWSER_NCCL_LANES: %llu is less than the number of groups of NICs; using %llu",
                (unsigned long long)n, (unsigned long long)least);
     return (unsigned)HW_MAX(n, least);
@@ -277,11 +318,11 @@ static unsigned count_preferred(void)
 
 /* Half of the file descriptors may serve links, and half of these links may be outgoing. Each connection also has a
  * pipe (HAWSER_TRUSTED). */
-static unsigned choose_links_max(uint64_t descriptors)
+static unsigned choose_links_max(uint64_t descriptors, bool lanes_chosen)
 {
     unsigned nics = count_preferred(), each = nics * (nics > 1 ? 2 : 3) * 3;
     uint64_t most = HW_MAX(descriptors / 4 / each, 1ull);
-    return (unsigned)HW_MIN(most, getenv("HAWSER_NCCL_LANES") ? (uint64_t)UINT_MAX : HN_LINKS);
+    return (unsigned)HW_MIN(most, lanes_chosen ? (uint64_t)UINT_MAX : HN_LINKS);
 }
 
 int hn_open(void)
@@ -330,8 +371,9 @@ int hn_open(void)
     hw_list_init(&hn_g.processes);
     hn_dial_begin();
     hn_g.host = hw_host_id();
-    hn_g.lanes = lanes_wanted();
-    hn_g.links_max = choose_links_max(raise_descriptor_limit());
+    bool lanes_chosen;
+    hn_g.lanes = lanes_wanted(&lanes_chosen);
+    hn_g.links_max = choose_links_max(raise_descriptor_limit(), lanes_chosen);
     int rc = hawser_open(&o, &hn_g.h);
     if (rc == 0 && ((rc = hawser_listen(hn_g.h, NULL, 0, &hn_g.port)) != 0 || (rc = hn_attend()) != 0)) {
         hawser_close(hn_g.h);
@@ -380,9 +422,10 @@ ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
         hn_g.logger = logger;
     if (!hn_g.profiler)
         hn_g.profiler = profiler;
-    hn_g.inits++;
-    if (!hn_g.surveyed)
+    /* NICs may have been renamed since the last communicator of a process that lives longer */
+    if (!hn_g.surveyed || (!hn_g.inits && !hn_g.h))
         survey_usable_nics();
+    hn_g.inits++;
     pthread_mutex_unlock(&hn_g.mu);
     return ncclSuccess;
 }
@@ -392,6 +435,9 @@ ncclResult_t hn_finalize(void)
     pthread_mutex_lock(&hn_g.mu);
     if (hn_g.inits)
         hn_g.inits--;
+    /* NCCL does not close connections that an aborted communicator has not finished connecting */
+    if (!hn_g.inits && hn_g.h)
+        hn_attempts_drop();
     close_if_over();
     pthread_mutex_unlock(&hn_g.mu);
     return ncclSuccess;

@@ -33,7 +33,7 @@ struct hn_props {
  * first logger and callback are kept, since they live as long as NCCL. Never fails, because after a failure NCCL 2.28
  * would call finalize through a NULL pointer: an error is logged, and hn_devices() reports 0 devices. Each call must be
  * matched by one hn_finalize(), if the table has a finalize. The context is closed, and its threads are joined, after
- * the last finalize and the last close. */
+ * the last finalize and the last close. The last finalize also ends unfinished connects. */
 ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 ncclResult_t hn_finalize(void);
 

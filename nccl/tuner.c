@@ -50,14 +50,14 @@ static bool any_set(const char *const *names)
 }
 
 /* Returns the factor by which the plugin's NCCL_BUFFSIZE enlarges the default buffers, and with them the chunks.
- * Returns 1 if NCCL_BUFFSIZE does not have the plugin's value. Considers only the value and not its origin, because the
- * origin may differ between ranks. */
+ * Returns 1 if NCCL_BUFFSIZE does not have the plugin's value. Considers only the number, read as NCCL reads it
+ * (src/misc/param.cc), and neither its origin nor its spelling, because these may differ between ranks. */
 static size_t count_buffers(void)
 {
     const char *value = getenv("NCCL_BUFFSIZE");
     for (const struct hn_param *p = hn_params; p->name && value; p++)
-        if (strcmp(p->name, "NCCL_BUFFSIZE") == 0 && strcmp(p->value, value) == 0)
-            return HW_MAX((size_t)strtoull(value, NULL, 10) / BUFFSIZE, (size_t)1);
+        if (strcmp(p->name, "NCCL_BUFFSIZE") == 0 && strtoll(p->value, NULL, 0) == strtoll(value, NULL, 0))
+            return HW_MAX((size_t)strtoull(p->value, NULL, 0) / BUFFSIZE, (size_t)1);
     return 1;
 }
 

@@ -5,12 +5,18 @@
 
 #define HANDLE_MAGIC 0x434e5748u /* "HWNC" */
 #define HELLO_MAGIC  0x484e5748u /* "HWNH" */
-#define VERSION      2
+#define VERSION      3
 #define AT_ADDR      72
 #define AT_ATTEMPT   124
 
+/* Returns the number of bytes of an address of this family, or 0 if the family is unknown. */
+static size_t address_size(uint8_t family)
+{
+    return family == 4 ? 4 : family == 6 ? 16 : 0;
+}
+
 /* Offsets in a handle: 0 magic, 4 version, 6 port, 8 host, 16 process, 24 key, 56 secret, 64 listen, 68 zero, 72
- * addresses (17 bytes each), 123 zero, 124 attempt. */
+ * addresses, 124 attempt. An address is a byte for its family, and 4 or 16 bytes. Zeros follow the last address. */
 void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_handle *h)
 {
     memset(out, 0, NCCL_NET_HANDLE_MAXSIZE);
@@ -22,9 +28,13 @@ void hn_handle_encode(uint8_t out[NCCL_NET_HANDLE_MAXSIZE], const struct hn_hand
     memcpy(out + 24, h->key, HN_KEY);
     hw_put64(out + 56, h->secret);
     hw_put32(out + 64, h->listen);
-    for (size_t i = 0; i < HN_ADDRS; i++) {
-        out[AT_ADDR + 17 * i] = h->addr[i].family;
-        memcpy(out + AT_ADDR + 17 * i + 1, h->addr[i].ip, 16);
+    for (size_t i = 0, at = AT_ADDR; i < HN_ADDRS && h->addr[i].family; i++) {
+        const size_t n = address_size(h->addr[i].family);
+        if (at + 1 + n > AT_ATTEMPT)
+            break;
+        out[at] = h->addr[i].family;
+        memcpy(out + at + 1, h->addr[i].ip, n);
+        at += 1 + n;
     }
     hn_handle_note(out, h->attempt);
 }
@@ -50,11 +60,14 @@ int hn_handle_decode(const uint8_t in[NCCL_NET_HANDLE_MAXSIZE], struct hn_handle
     memcpy(h->key, in + 24, HN_KEY);
     h->secret = hw_get64(in + 56);
     h->listen = hw_get32(in + 64);
-    for (size_t i = 0; i < HN_ADDRS; i++) {
-        h->addr[i].family = in[AT_ADDR + 17 * i];
-        memcpy(h->addr[i].ip, in + AT_ADDR + 17 * i + 1, 16);
-        if (h->addr[i].family != 0 && h->addr[i].family != 4 && h->addr[i].family != 6)
-            return hw_fail(-EPROTO, "the handle has an address of unknown family %u", h->addr[i].family);
+    memset(h->addr, 0, sizeof(h->addr));
+    for (size_t i = 0, at = AT_ADDR; i < HN_ADDRS && at < AT_ATTEMPT && in[at]; i++) {
+        const size_t n = address_size(in[at]);
+        if (!n || at + 1 + n > AT_ATTEMPT)
+            return hw_fail(-EPROTO, "the handle has an invalid address of family %u", in[at]);
+        h->addr[i].family = in[at];
+        memcpy(h->addr[i].ip, in + at + 1, n);
+        at += 1 + n;
     }
     h->attempt = hw_get32(in + AT_ATTEMPT);
     return h->port ? 0 : hw_fail(-EPROTO, "the handle has no port");

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the threads that connect links: slow attempts, as at dead peers, do not keep a link to a live peer waiting. The
- * linker redirects the calls of libhawser to this test. */
+/* Tests the threads that connect links: slow attempts, as at dead peers, do not keep a link to a live peer waiting, and
+ * attempts that fail at once are not repeated too often. The linker redirects the calls of libhawser to this test. */
 #include "nccl/inner.h"
 #include "tests/tap.h"
 
-#define DEAD_PORT 1
+#include <stdio.h>
+
+#define DEAD_PORT  1
+#define WRONG_PORT 3 /* of a peer to which no path leads */
 
 struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER, .host = 7};
 
 static atomic_bool released; /* the attempts at dead peers end */
 static atomic_int attempts;  /* attempts at dead peers that have begun */
+static atomic_int wrong;     /* attempts at WRONG_PORT */
+static char first_host[64];  /* of the first attempt at WRONG_PORT */
 
 int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                           int timeout_ms, hawser_peer **out);
@@ -25,8 +30,14 @@ static void nap(void)
 int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
                           int timeout_ms, hawser_peer **out)
 {
-    (void)h, (void)host, (void)opts, (void)timeout_ms;
+    (void)h, (void)opts, (void)timeout_ms;
     *out = NULL;
+    if (port == WRONG_PORT && !*first_host)
+        snprintf(first_host, sizeof(first_host), "%s", host);
+    if (port == WRONG_PORT) {
+        atomic_fetch_add(&wrong, 1);
+        return hw_fail(-EHOSTUNREACH, "no usable path");
+    }
     if (port != DEAD_PORT)
         return 0;
     atomic_fetch_add(&attempts, 1);
@@ -63,14 +74,19 @@ void hn_link_yield(struct hn_link *l)
     (void)l;
 }
 
-static void dial(struct hn_link *l, uint16_t port)
+static void dial_at(struct hn_link *l, uint16_t port, uint64_t host)
 {
     l->refs = 1;
-    l->to.host = hn_g.host;
+    l->to.host = host;
     l->to.port = port;
     hw_list_init(&l->wait);
     hw_list_append(&hn_g.links, &l->all);
     is_int(hn_dial(l), 0, "a link is queued");
+}
+
+static void dial(struct hn_link *l, uint16_t port)
+{
+    dial_at(l, port, hn_g.host);
 }
 
 /* Returns after how many ms the link has reached the state, or `most`. */
@@ -88,7 +104,7 @@ static unsigned wait_for(const struct hn_link *l, int state, unsigned most)
 
 int main(void)
 {
-    static struct hn_link dead[HN_DIALLERS], live, first;
+    static struct hn_link dead[HN_DIALLERS], live, first, lost;
     pthread_mutex_lock(&hn_g.mu);
     hw_list_init(&hn_g.links);
     hn_dial_begin();
@@ -105,6 +121,21 @@ int main(void)
     atomic_store(&released, true);
     for (unsigned i = 0; i < HN_DIALLERS; i++)
         ok(wait_for(&dead[i], HN_DEAD, 5000) < 5000, "an attempt at a dead peer ends");
+    /* A handle of another node. Only the loopback's address can be reached from this process, which uses no other NIC.
+     */
+    snprintf(hn_g.nics, sizeof(hn_g.nics), "lo");
+    hn_g.nnics = 1;
+    hn_g.nic[0].ip.sa.sa_family = AF_INET;
+    lost.to.addr[0] = (struct hn_addr){.family = 4, .ip = {192, 0, 2, 99}};
+    lost.to.addr[1] = (struct hn_addr){.family = 6, .ip = {0x20, 1, 0x0d, 0xb8}};
+    lost.to.addr[2] = (struct hn_addr){.family = 4, .ip = {127, 0, 0, 1}};
+    dial_at(&lost, WRONG_PORT, hn_g.host + 1);
+    (void)wait_for(&lost, HN_DEAD, 3000);
+    ok(atomic_load(&wrong) >= 3 && atomic_load(&wrong) <= 22, "a peer without a path is tried %d times in 3 s",
+       atomic_load(&wrong));
+    is_str(first_host, "127.0.0.1", "the address that can be reached is tried first");
+    lost.refs = 0;
+    (void)hn_dial_cancel(&lost);
     hn_dial_end();
     unsigned started = 0;
     for (unsigned i = 0; i < HW_ARRAY_LEN(hn_g.dial.thread); i++)

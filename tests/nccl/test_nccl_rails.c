@@ -119,6 +119,33 @@ static int talk(struct rank *r)
     return rc;
 }
 
+/* Gives the NICs of this node other addresses. */
+static int change_addresses(void)
+{
+    for (unsigned i = 0; i < NICS; i++) {
+        char command[128];
+        snprintf(command, sizeof(command), "ip addr flush dev eth%u && ip addr add 198.18.%u.77/24 dev eth%u", i, i, i);
+        if (system(command)) // NOLINT(cert-env33-c)
+            return hw_fail(-EIO, "%s failed", command);
+    }
+    return 0;
+}
+
+/* Gives the NICs of this node IPv6 addresses, and takes the IPv4 addresses away from those of node b. */
+static int use_ipv6(int rank)
+{
+    for (unsigned i = 0; i < NICS; i++) {
+        char command[256];
+        snprintf(command, sizeof(command),
+                 "echo 0 > /proc/sys/net/ipv6/conf/eth%u/disable_ipv6 && ip -6 addr add fd00:%u::%d/64 dev eth%u "
+                 "nodad; [ %d = 0 ] || ip -4 addr flush dev eth%u",
+                 i, i, rank + 1, i, rank, i);
+        if (system(command)) // NOLINT(cert-env33-c)
+            return hw_fail(-EIO, "%s failed", command);
+    }
+    return 0;
+}
+
 static int rank_main(char **argv)
 {
     struct rank r = {.id = argv[2][0] - '0', .ctl = -1, .step = 1, .name = "rails"};
@@ -131,7 +158,13 @@ static int rank_main(char **argv)
     r.sh = &w->sh;
     opt.plugin = argv[5];
     opt.verbose = getenv("RAILS_LOG") != NULL;
-    int rc = net_load(&r), rc2;
+    int rc = getenv("RAILS_IPV6") ? use_ipv6(r.id) : 0, rc2;
+    if (!rc)
+        rc = net_load(&r);
+    if (!rc && r.id == 1 && getenv("RAILS_READDRESS"))
+        rc = change_addresses();
+    if (!rc)
+        rc = barrier(&r);
     if (!rc)
         rc = talk(&r);
     if (rc) {
@@ -310,6 +343,17 @@ static void dead(const char *what, const char *node, unsigned mask)
     links(node, mask, true);
 }
 
+/* Only the last NIC of node b is up before the ranks start. Rank 1 must connect to the last address of rank 0, and not
+ * spend the time of the test on the addresses that node b does not reach. */
+static void last_rail_only(void)
+{
+    links("b", (1u << (NICS - 1)) - 1, false);
+    if (start("one NIC at one end, on the last rail", MESSAGES / 4, false))
+        finish("one NIC at one end, on the last rail");
+    reap();
+    links("b", (1u << (NICS - 1)) - 1, true);
+}
+
 static void none_left(void)
 {
     const unsigned peer_ms = 2000;
@@ -457,11 +501,24 @@ static int watched(unsigned faults)
     a_slow_one();
     dead("a NIC dies", "a", 1u << 1);
     dead("the first rail's NIC dies at the other end", "b", 1u << 0);
+    last_rail_only();
     none_left();
     setenv("HAWSER_NCCL_NEAR", "1", 1);
     near_one();
     dead("the NIC of the device dies", "a", 1u << 0);
     dead("the NIC of the device dies at the other end", "b", 1u << 0);
+    unsetenv("HAWSER_NCCL_NEAR");
+    setenv("RAILS_READDRESS", "1", 1);
+    if (start("node b gets other addresses after the init of rank 1", MESSAGES / 4, false))
+        finish("node b gets other addresses after the init of rank 1");
+    reap();
+    unsetenv("RAILS_READDRESS");
+    setenv("RAILS_IPV6", "1", 1);
+    if (access("/proc/sys/net/ipv6", F_OK))
+        diag("without IPv6 in the kernel, a node with both families and a node with IPv6 are not tested");
+    else if (start("node a has both families, node b only IPv6", MESSAGES / 4, false))
+        finish("node a has both families, node b only IPv6");
+    reap();
     return tap_done();
 }
 

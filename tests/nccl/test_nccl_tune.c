@@ -483,6 +483,8 @@ static void tuner(void)
     is_str(ncclTunerPlugin_v6.name, "hawser", "and v6");
     ok(ncclTunerPlugin_v6.getCollInfo == ncclTunerPlugin_v5.getCollInfo, "v6 answers as v5 does");
     ok(in_child(halves_chunks_within_a_node, NULL), "within a node chunks are as NCCL's own buffers make them");
+    ok(in_child(halves_chunks_within_a_node, VARS("NCCL_BUFFSIZE", "0x800000")),
+       "also if a rank's user has set the plugin's value in another spelling");
     ok(in_child(leaves_users_chunks, VARS("NCCL_BUFFSIZE", "16777216")), "not of the user's buffers");
     ok(in_child(leaves_users_chunks, VARS("HAWSER_NCCL_TUNE", "0")), "nor without tuning");
     ok(in_child(forbids, NULL),

@@ -267,6 +267,7 @@ int step_dead_receiver(struct rank *r);
 int step_dead_idle(struct rank *r);
 int step_after(struct rank *r);
 int step_recreate(struct rank *r);
+int step_abort_connect(struct rank *r);
 int step_fork_uses(struct rank *r);
 int step_stopped_peer(struct rank *r);
 int step_dead_connector(struct rank *r);

@@ -506,6 +506,7 @@ const struct step steps[] = {
     {"after_aborts", step_after, 0},
     {"churn", step_churn, 0},
     {"recreate", step_recreate, 0},
+    {"abort_connect", step_abort_connect, STEP_PROCESSES},
     {"fork_uses", step_fork_uses, STEP_PROCESSES},
     {"stopped_peer", step_stopped_peer, STEP_PROCESSES},
     {"after_stopped_peer", step_after, STEP_PROCESSES},

@@ -227,6 +227,44 @@ int step_dead_connector(struct rank *r)
     return flow_abandon(&f);
 }
 
+/* Acts like NCCL if a communicator is aborted while it connects: nothing closes the unfinished connection. The finalize
+ * of the last communicator must free it, and end the plugin's threads. */
+int step_abort_connect(struct rank *r)
+{
+    struct comm *c;
+    int fds = 0, tasks = 0, rc;
+
+    if (!opt.ends || net_version() < 11)
+        return SKIP("only with --ends, from v11 on");
+    if ((rc = exchange(r, &talk)))
+        return rc;
+    c = comm_new(r, 1);
+    if (!c->sends && (rc = comm_listen(c)))
+        return rc;
+    if ((rc = comm_handle(c)))
+        return rc;
+    if (c->sends && (rc = comm_try(c)) && rc != -EAGAIN)
+        return rc;
+    if (c->c)
+        return SKIP("connect has finished at once");
+    if ((rc = comm_close_all(r)) || (rc = net_finalize(r, r->ctx)))
+        return rc;
+    r->ctx = NULL;
+    for (int i = 0; i < 200; i++) {
+        fds = entries("/proc/self/fd");
+        tasks = entries("/proc/self/task");
+        if (fds <= r->fds + 2 && tasks <= r->tasks)
+            break;
+        nap_ms(10);
+    }
+    if (fds > r->fds + 2 || tasks > r->tasks)
+        return hw_fail(-EMFILE, "%d descriptors and %d threads before init, %d and %d after an aborted connect", r->fds,
+                       r->tasks, fds, tasks);
+    if ((rc = barrier(r)) || (rc = net_init_again(r, &r->ctx)))
+        return rc;
+    return exchange(r, &talk);
+}
+
 #define MANY 8
 
 /* Rank 1 dies. Each of rank 0's connections must report an error. */
