@@ -259,8 +259,8 @@ HAWSER_API void *hawser_mem_ptr(hawser_mem *m);
 HAWSER_API int hawser_mem_load(hawser_mem *m, uint64_t offset, void *buf, size_t len);
 HAWSER_API int hawser_mem_store(hawser_mem *m, uint64_t offset, const void *buf, size_t len);
 
-/* Revokes the exports of m and frees the registration. Fails with -EBUSY while local operations use m. m may be NULL.
- */
+/* Revokes the exports of m, as hawser_revoke() does, and frees the registration. Other threads may be revoking exports
+ * of m. Fails with -EBUSY while local operations use m. m may be NULL. */
 HAWSER_API int hawser_mem_deregister(hawser_mem *m);
 
 #define HAWSER_REMOTE_READ  1u
@@ -268,13 +268,14 @@ HAWSER_API int hawser_mem_deregister(hawser_mem *m);
 
 /* Allows a peer to read or write [offset, offset+len) of m. If peer is NULL, any peer of this context that has the
  * remote key is allowed. Fills key with the remote key, which the application sends to the other side by any means.
- * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits, and with
- * -ENOMEM. */
+ * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits, or if peer
+ * belongs to another context, and with -ENOMEM. */
 HAWSER_API int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights, hawser_peer *peer,
                              uint8_t key[HAWSER_KEY_SIZE]);
 
-/* Revokes an export. After this function returns, the library neither reads nor writes the region for a peer. Fails
- * with -ESTALE if the export is unknown, and with -EINVAL if key is not a remote key. */
+/* Revokes an export. After this function returns 0, the library neither reads nor writes the region for a peer. Fails
+ * with -ESTALE if the export is unknown, or if another call has revoked or is revoking it, and with -EINVAL if key is
+ * not a remote key. */
 HAWSER_API int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE]);
 
 /* An imported region of a peer. The structure holds no resources and may be copied freely. */

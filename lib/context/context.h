@@ -119,6 +119,7 @@ struct hawser_mem {
     size_t len;
     bool own;               /* allocated by hawser_mem_alloc() */
     atomic_uint busy;       /* number of uses by operations in flight */
+    atomic_uint revoking;   /* number of regions that are in no list any more, and that rails may still access */
     struct hw_list exports; /* protected by the context's lock */
     struct hw_list in_context;
 };
