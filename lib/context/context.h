@@ -208,6 +208,7 @@ struct hw_way {
     struct hw_timer timer;      /* fires at the next attempt, or at the deadline of the current attempt */
     bool dialling, refused;     /* refused: the last attempt failed because nothing listened */
     bool hopeless;              /* the transport has no device for the NIC */
+    bool disowned;              /* the last attempt failed because the server did not know the session */
     bool spare;                 /* connected only if the rails that are not spare may have failed */
     unsigned failures;          /* consecutive failures */
 
