@@ -115,9 +115,9 @@ HAWSER_API int hawser_progress(hawser *h, int timeout_ms);
 /* Returns a file descriptor to poll for reading with poll(2). The context owns the file descriptor.
  *
  * If the library runs its own threads, the file descriptor becomes readable when an operation ends, a notification
- * arrives, or a peer connects or dies. Read 8 bytes to clear the file descriptor, then take the completions or test the
- * operations. With HAWSER_CALLER_PROGRESS, the file descriptor is readable when hawser_progress() has work. Do not read
- * from the file descriptor in this case. */
+ * arrives, or a peer connects or dies, also before the first call of this function. Read 8 bytes to clear the file
+ * descriptor, then take the completions or test the operations. There may be none. With HAWSER_CALLER_PROGRESS, the
+ * file descriptor is readable when hawser_progress() has work. Do not read from the file descriptor in this case. */
 HAWSER_API int hawser_eventfd(hawser *h);
 
 /* ---- completions ---------------------------------------------------------------------------- */
@@ -142,7 +142,8 @@ struct hawser_completion {
 /* Fills out with up to n completions. If no completion is available, first does the work that is ready, as
  * hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
  * of one peer's operations are in the order in which the operations ended. The completions of two operations that end
- * at nearly the same time on different threads may be in either order. */
+ * at nearly the same time on different threads may be in either order. The notifications of a peer are in the order of
+ * their arrival, after CONNECTED or ARRIVED and before DIED. */
 HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
 
 /* Works like hawser_poll(), but waits up to timeout_ms for the first completion. A timeout of -1 means no limit. */
