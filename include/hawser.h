@@ -115,9 +115,9 @@ HAWSER_API int hawser_progress(hawser *h, int timeout_ms);
 /* Returns a file descriptor to poll for reading with poll(2). The context owns the file descriptor.
  *
  * If the library runs its own threads, the file descriptor becomes readable when an operation ends, a notification
- * arrives, or a peer connects or dies. Read 8 bytes to clear the file descriptor, then take the completions or test the
- * operations. With HAWSER_CALLER_PROGRESS, the file descriptor is readable when hawser_progress() has work. Do not read
- * from the file descriptor in this case. */
+ * arrives, or a peer connects or dies, also before the first call of this function. Read 8 bytes to clear the file
+ * descriptor, then take the completions or test the operations. There may be none. With HAWSER_CALLER_PROGRESS, the
+ * file descriptor is readable when hawser_progress() has work. Do not read from the file descriptor in this case. */
 HAWSER_API int hawser_eventfd(hawser *h);
 
 /* ---- completions ---------------------------------------------------------------------------- */
@@ -142,7 +142,8 @@ struct hawser_completion {
 /* Fills out with up to n completions. If no completion is available, first does the work that is ready, as
  * hawser_test() does. Returns the number of completions, which may be 0, or -EINVAL if n is below 1. The completions
  * of one peer's operations are in the order in which the operations ended. The completions of two operations that end
- * at nearly the same time on different threads may be in either order. */
+ * at nearly the same time on different threads may be in either order. The notifications of a peer are in the order of
+ * their arrival, after CONNECTED or ARRIVED and before DIED. */
 HAWSER_API int hawser_poll(hawser *h, struct hawser_completion *out, int n);
 
 /* Works like hawser_poll(), but waits up to timeout_ms for the first completion. A timeout of -1 means no limit. */
@@ -259,8 +260,8 @@ HAWSER_API void *hawser_mem_ptr(hawser_mem *m);
 HAWSER_API int hawser_mem_load(hawser_mem *m, uint64_t offset, void *buf, size_t len);
 HAWSER_API int hawser_mem_store(hawser_mem *m, uint64_t offset, const void *buf, size_t len);
 
-/* Revokes the exports of m and frees the registration. Fails with -EBUSY while local operations use m. m may be NULL.
- */
+/* Revokes the exports of m, as hawser_revoke() does, and frees the registration. Other threads may be revoking exports
+ * of m. Fails with -EBUSY while local operations use m. m may be NULL. */
 HAWSER_API int hawser_mem_deregister(hawser_mem *m);
 
 #define HAWSER_REMOTE_READ  1u
@@ -268,13 +269,14 @@ HAWSER_API int hawser_mem_deregister(hawser_mem *m);
 
 /* Allows a peer to read or write [offset, offset+len) of m. If peer is NULL, any peer of this context that has the
  * remote key is allowed. Fills key with the remote key, which the application sends to the other side by any means.
- * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits or if peer belongs
- * to another context, and with -ENOMEM. */
+ * Fails with -EFAULT if the range is outside m, with -EINVAL if rights is 0 or contains unknown bits, or if peer
+ * belongs to another context, and with -ENOMEM. */
 HAWSER_API int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights, hawser_peer *peer,
                              uint8_t key[HAWSER_KEY_SIZE]);
 
-/* Revokes an export. After this function returns, the library neither reads nor writes the region for a peer. Fails
- * with -ESTALE if the export is unknown, and with -EINVAL if key is not a remote key. */
+/* Revokes an export. After this function returns 0, the library neither reads nor writes the region for a peer. Fails
+ * with -ESTALE if the export is unknown, or if another call has revoked or is revoking it, and with -EINVAL if key is
+ * not a remote key. */
 HAWSER_API int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE]);
 
 /* An imported region of a peer. The structure holds no resources and may be copied freely. */

@@ -3,6 +3,7 @@
  * event cannot fail. */
 #include "context/context.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,7 +14,10 @@ void hw_event_signal(struct hawser *h, struct hw_driver *home)
     hw_driver_notify(&h->driver[0]);
     if (home != &h->driver[0])
         hw_driver_notify(home);
-    if (!atomic_load(&h->event_wanted) || h->flags & HAWSER_CALLER_PROGRESS)
+    if (h->flags & HAWSER_CALLER_PROGRESS)
+        return;
+    /* the descriptor stays readable until the application reads from it, so one write is enough for what is missed */
+    if (!atomic_load(&h->event_wanted) && (atomic_load(&h->event_missed) || atomic_exchange(&h->event_missed, true)))
         return;
     uint64_t one = 1;
     while (write(h->event_fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -60,12 +64,17 @@ void hw_event_push(struct hawser *h, struct hw_event *e)
 
 void hw_event_drop(struct hawser *h, struct hw_event *e)
 {
-    pthread_mutex_lock(&h->queue_lock);
-    if (!hw_list_empty(&e->in_queue)) {
-        hw_list_remove(&e->in_queue);
-        atomic_fetch_sub(&h->n_queued, 1);
+    for (bool told = true; told;) {
+        pthread_mutex_lock(&h->queue_lock);
+        if (!hw_list_empty(&e->in_queue)) {
+            hw_list_remove(&e->in_queue);
+            atomic_fetch_sub(&h->n_queued, 1);
+        }
+        told = e->tellers > 0; /* another thread is reporting the event, and may queue it again */
+        pthread_mutex_unlock(&h->queue_lock);
+        if (told)
+            sched_yield();
     }
-    pthread_mutex_unlock(&h->queue_lock);
 }
 
 /* Takes the oldest event, or up to `most` of the oldest events if they are ends of operations. Other events are taken
@@ -79,6 +88,7 @@ static unsigned take_events(struct hawser *h, struct hw_event **out, unsigned mo
     while (n < most && (e = hw_list_first(&h->queue, struct hw_event, in_queue)) &&
            (n == 0 || (out[n - 1]->kind == HAWSER_ENDED && e->kind == HAWSER_ENDED))) {
         hw_list_remove(&e->in_queue);
+        e->tellers++;
         out[n++] = e;
     }
     atomic_fetch_sub(&h->n_queued, n);
@@ -118,7 +128,7 @@ static void tell_op(struct hawser_op *op, struct hawser_completion *c, struct hw
     hw_op_unref(op, idle);
 }
 
-static bool tell_event(struct hw_event *e, struct hawser_completion *c, struct hw_op **idle)
+static bool tell_event(struct hawser *h, struct hw_event *e, struct hawser_completion *c, struct hw_op **idle)
 {
     struct hawser_peer *p;
     switch (e->kind) {
@@ -136,8 +146,12 @@ static bool tell_event(struct hw_event *e, struct hawser_completion *c, struct h
         p = hw_container_of(e, struct hawser_peer, arrived);
         *c = (struct hawser_completion){.event = e->kind, .peer = p};
         return true;
-    default:
+    default: /* HAWSER_DIED */
         p = hw_container_of(e, struct hawser_peer, died);
+        if (take_note(p, c)) { /* the application closes a dead peer, and would lose its notifications */
+            hw_event_push(h, e);
+            return true;
+        }
         *c = (struct hawser_completion){.event = e->kind, .peer = p, .result = atomic_load(&p->state)};
         return true;
     }
@@ -151,6 +165,14 @@ void hw_events_free(struct hawser *h)
             hawser_op_free(hw_container_of(e, struct hawser_op, event));
 }
 
+/* Lets hw_event_drop() return, after which the event's peer may be freed. */
+static void finish_telling(struct hawser *h, struct hw_event *e)
+{
+    pthread_mutex_lock(&h->queue_lock);
+    e->tellers--;
+    pthread_mutex_unlock(&h->queue_lock);
+}
+
 static int tell_events(struct hawser *h, struct hawser_completion *out, int n)
 {
     struct hw_event *e[TAKE_MOST];
@@ -158,8 +180,12 @@ static int tell_events(struct hawser *h, struct hawser_completion *out, int n)
     int have = 0;
     unsigned taken;
     while (have < n && (taken = take_events(h, e, HW_MIN((unsigned)(n - have), TAKE_MOST))))
-        for (unsigned i = 0; i < taken; i++)
-            have += tell_event(e[i], &out[have], &idle);
+        for (unsigned i = 0; i < taken; i++) {
+            bool of_peer = e[i]->kind != HAWSER_ENDED; /* the end of an operation is freed when it is reported */
+            have += tell_event(h, e[i], &out[have], &idle);
+            if (of_peer)
+                finish_telling(h, e[i]);
+        }
     if (idle)
         hw_idle_keep(&h->idle, idle);
     return have;

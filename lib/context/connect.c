@@ -315,13 +315,9 @@ static void log_missing(const struct hawser_peer *p)
 static int connect_rails(struct hw_connect *c)
 {
     struct hawser_peer *p = c->p;
-    struct hawser *h = p->h;
     struct waiting w = {.p = p};
     hw_driver_enter(p->home);
-    pthread_mutex_lock(&h->lock);
-    p->known = true;
     atomic_store(&p->state, HW_PEER_LIVES);
-    pthread_mutex_unlock(&h->lock);
     hw_ways_dial(p);
     hw_driver_end(p->home);
     bool all = hw_driver_wait(p->home, are_rails_up, &w, c->deadline);
@@ -369,15 +365,29 @@ static int greet_any(struct hw_connect *c, const union hw_addr *to, int n)
     }
 }
 
-static int run_connect(struct hw_connect *c)
+/* Connects the peer, and makes the peer known to the application. `done` is the event to report after a success, or
+ * NULL. The events of the peer follow this event. */
+static int run_connect(struct hw_connect *c, struct hw_event *done)
 {
+    struct hawser_peer *p = c->p;
     union hw_addr to[8];
     int n = hw_lookup(c->host, c->port, c->deadline, to, HW_ARRAY_LEN(to));
     int rc = n < 0 ? n : greet_any(c, to, n);
     if (rc == 0)
         rc = set_up(c);
     hw_fork_close(&c->fd);
-    return rc < 0 ? rc : connect_rails(c);
+    if (rc == 0)
+        rc = connect_rails(c);
+    if (rc < 0)
+        return rc;
+    hw_driver_enter(p->home);
+    rc = hawser_peer_state(p); /* the peer may have died in the meantime */
+    if (rc == 0 && done)
+        hw_event_push(p->h, done);
+    if (rc == 0)
+        hw_peer_make_known(p);
+    hw_driver_end(p->home);
+    return rc;
 }
 
 static int read_connect_options(const struct hawser_connect_options *in, struct hawser_connect_options *o)
@@ -458,7 +468,7 @@ int hawser_connect(hawser *h, const char *host, uint16_t port, const struct haws
     int rc = make_connect(h, host, port, opts, timeout_ms, &c);
     if (rc < 0)
         return rc;
-    rc = run_connect(c);
+    rc = run_connect(c, NULL);
     struct hawser_peer *p = c->p;
     free_connect(c);
     if (rc < 0) {
@@ -475,14 +485,14 @@ static void *run_thread(void *arg)
     struct hw_connect *c = arg;
     struct hawser_peer *p = c->p;
     hw_own_thread = true;
-    p->connect_result = run_connect(c);
-    if (p->connect_result < 0) {
-        int rc = p->connect_result;
-        hw_driver_enter(p->home);
-        p->known = false; /* HAWSER_CONNECTED reports the failure, so HAWSER_DIED must not */
-        hw_peer_kill(p, rc);
-        hw_driver_end(p->home);
-    }
+    p->connect_result = 0; /* set before the event is reported */
+    int rc = run_connect(c, &p->connected);
+    if (rc == 0)
+        return NULL;
+    p->connect_result = rc;
+    hw_driver_enter(p->home);
+    hw_peer_kill(p, rc); /* not reported, because the peer is not known: HAWSER_CONNECTED reports the failure */
+    hw_driver_end(p->home);
     hw_event_push(p->h, &p->connected);
     return NULL;
 }

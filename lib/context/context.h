@@ -29,6 +29,7 @@
 struct hw_event {
     struct hw_list in_queue;
     struct hw_event *next; /* in hawser.ended */
+    unsigned tellers;      /* number of threads that are reporting the event, unless it is the end of an operation */
     enum hawser_event kind;
 };
 
@@ -37,7 +38,7 @@ struct hw_event {
 void hw_event_push(struct hawser *h, struct hw_event *e);
 /* Works like hw_event_push() for the end of an operation without a handle, which is never removed from the queue. */
 void hw_event_push_end(struct hawser *h, struct hw_event *e);
-/* Removes an event from the queue if it is queued. */
+/* Removes the event of a peer from the queue if it is queued, and waits for threads that are reporting it. */
 void hw_event_drop(struct hawser *h, struct hw_event *e);
 /* Empties the queue, and frees the operations without a handle whose ends were not reported. Called when no peer and no
  * thread exists any more. */
@@ -45,8 +46,9 @@ void hw_events_free(struct hawser *h);
 /* Drops a reference to an operation. If this was the last one and the memory is a block of idle.c, adds the block to
  * *idle, unless idle is NULL. */
 void hw_op_unref(struct hawser_op *op, struct hw_op **idle);
-/* Wakes callers that wait at driver 0, for example for completions, or at `home`. If the library has threads and the
- * application has called hawser_eventfd(), also makes the descriptor of hawser_eventfd() readable. */
+/* Wakes callers that wait at driver 0, for example for completions, or at `home`. If the library has threads, also
+ * makes the descriptor of hawser_eventfd() readable, once before the application's first call of hawser_eventfd(), and
+ * always afterwards. */
 void hw_event_signal(struct hawser *h, struct hw_driver *home);
 
 /* ---- memory of operations (idle.c) ------------------------------------------------------------------ */
@@ -100,7 +102,7 @@ struct hawser {
     _Atomic(struct hw_event *) ended; /* ends of operations that are not in queue yet, newest first */
     struct hw_idle idle;
     int event_fd;
-    atomic_bool event_wanted;
+    atomic_bool event_wanted, event_missed; /* hawser_eventfd() was called; something has happened before */
 
     struct hw_listener *listener; /* protected by the role of driver 0 */
     struct hw_source carrier;     /* reports changes of NICs' links; protected by the role of driver 0 */
@@ -119,6 +121,7 @@ struct hawser_mem {
     size_t len;
     bool own;               /* allocated by hawser_mem_alloc() */
     atomic_uint busy;       /* number of uses by operations in flight */
+    atomic_uint revoking;   /* number of regions that are in no list any more, and that rails may still access */
     struct hw_list exports; /* protected by the context's lock */
     struct hw_list in_context;
 };
@@ -207,6 +210,7 @@ struct hw_way {
     struct hw_timer timer;      /* fires at the next attempt, or at the deadline of the current attempt */
     bool dialling, refused;     /* refused: the last attempt failed because nothing listened */
     bool hopeless;              /* the transport has no device for the NIC */
+    bool disowned;              /* the last attempt failed because the server did not know the session */
     bool spare;                 /* connected only if the rails that are not spare may have failed */
     unsigned failures;          /* consecutive failures */
 
@@ -231,8 +235,9 @@ enum {
 struct hawser_peer {
     struct hawser *h;
     struct hw_driver *home;
-    bool client, keyed, known; /* known: the application has received the peer or is about to receive it */
-    uint16_t version;          /* version of the session protocol that both sides agreed on */
+    bool client, keyed;
+    atomic_bool known; /* the application has received the peer or is about to receive it */
+    uint16_t version;  /* version of the session protocol that both sides agreed on */
     int gpu, peer_gpu; /* client: numbers of the GPUs, here and at the peer, whose memory the connections carry, or -1
                           if not specified */
     uint64_t session;
@@ -296,6 +301,9 @@ int hw_peer_set_rails(struct hawser_peer *p, unsigned n);
 /* Selects the rails that take large operations from the rails on the home loop (see struct hw_peer). Called once the
  * pairs in p->way are set. Does nothing if fewer than three rails are not spare. */
 void hw_peer_share_path(struct hawser_peer *p);
+/* Marks the peer as known to the application, which receives the events of the peer from now on. Called with the role
+ * of the peer's home. */
+void hw_peer_make_known(struct hawser_peer *p);
 void hw_peer_ref(struct hawser_peer *p);
 void hw_peer_unref(struct hawser_peer *p);
 /* Kills the peer with this error, unless the peer is already dead. hw_error() returns the reason. Called with the role

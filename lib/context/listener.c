@@ -23,7 +23,8 @@
 #define SLOTS           256 /* maximum number of connections in their handshake or set-up */
 #define LOGS_PER_SECOND 20
 #define DEFER_SECONDS   5
-#define RETRY           (50 * HW_MS) /* interval between attempts while descriptors, memory or slots are exhausted */
+#define RETRY           (50 * HW_MS)    /* interval between attempts while descriptors, memory or slots are exhausted */
+#define WARN_EVERY      (10000 * HW_MS) /* minimum interval between warnings that no connection can be accepted */
 
 struct slot {
     struct hw_source source;
@@ -52,7 +53,8 @@ struct hw_listener {
     union hw_addr bound;
     uint64_t log_second;
     unsigned logged, suppressed;
-    int suppressed_level; /* most important level of the suppressed lines */
+    int suppressed_level;  /* most important level of the suppressed lines */
+    uint64_t next_warning; /* the next failure to accept a connection is logged from this time on */
     struct slot slot[SLOTS];
 };
 
@@ -74,8 +76,8 @@ static struct hw_loop *get_loop(const struct hw_listener *l)
     return &l->h->driver[0].loop;
 }
 
-/* Logs a refused connection or, if `from` is NULL, a failure to accept a connection. The number of lines per second is
- * limited, because a flood of connections must not flood the log. */
+/* Logs a refused connection. The number of lines per second is limited, because a flood of connections must not flood
+ * the log. */
 static void log_refusal(struct hw_listener *l, int level, const union hw_addr *from, const char *why)
 {
     char text[HAWSER_ADDR_TEXT + 8];
@@ -91,11 +93,20 @@ static void log_refusal(struct hw_listener *l, int level, const union hw_addr *f
     if (l->logged++ >= LOGS_PER_SECOND) {
         l->suppressed++;
         l->suppressed_level = HW_MIN(l->suppressed_level, level);
-    } else if (from) {
-        hw_log(&l->h->log, level, "refused a connection from %s: %s", hw_addr_text(from, text, sizeof text), why);
     } else {
-        hw_log(&l->h->log, level, "cannot accept a waiting connection now: %s", why);
+        hw_log(&l->h->log, level, "refused a connection from %s: %s", hw_addr_text(from, text, sizeof text), why);
     }
+}
+
+/* Logs that a connection cannot be accepted. The listener tries again every RETRY, and may fail for a long time. */
+static void warn_of_accept(struct hw_listener *l, int error)
+{
+    uint64_t now = get_loop(l)->now;
+    if (now < l->next_warning)
+        return;
+    l->next_warning = now + WARN_EVERY;
+    hw_log(&l->h->log, HAWSER_LOG_WARN, "cannot accept a waiting connection now: %s%s", strerror(error),
+           error == EMFILE ? ": raise RLIMIT_NOFILE (ulimit -n)" : "");
 }
 
 /* ---- slots ------------------------------------------------------------------------------------------------ */
@@ -459,7 +470,7 @@ static void accept_connections(struct hw_task *t)
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0 && errno != EAGAIN) { /* usually out of descriptors or memory */
-            log_refusal(l, HAWSER_LOG_WARN, NULL, strerror(errno));
+            warn_of_accept(l, errno);
             hw_timer_set(get_loop(l), &l->timer, get_loop(l)->now + RETRY);
         }
         if (fd < 0)

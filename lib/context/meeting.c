@@ -43,7 +43,7 @@ static void note_up(struct hw_way *w)
         hw_log(&p->h->log, HW_MAX(w->lost_level, HAWSER_LOG_INFO), "%s: rail %u (%s to %s) is up again", p->name,
                w->index, w->nic, w->peer_nic);
     atomic_store(&w->up, true);
-    w->refused = false;
+    w->refused = w->disowned = false;
     w->failures = 0;
     if (first)
         atomic_fetch_add(&p->pairs_up, 1);

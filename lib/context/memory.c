@@ -107,7 +107,7 @@ int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights,
         return hw_fail(-EFAULT, "cannot export %llu bytes at offset %llu of registered memory of %zu bytes",
                        (unsigned long long)len, (unsigned long long)offset, m->len);
     if (peer && peer->h != h)
-        return hw_fail(-EINVAL, "the peer for which memory is exported belongs to another context");
+        return hw_fail(-EINVAL, "cannot export memory to a peer of another context");
     struct region *r = calloc(1, sizeof *r);
     if (!r)
         return hw_no_memory("a region");
@@ -143,13 +143,29 @@ static bool is_region_over(void *arg)
     return atomic_load(&r->over);
 }
 
-/* Revokes and frees a region that is in no list. */
+/* Removes the region from its list. Called with the context's lock held. The caller then calls revoke_region(). */
+static void unlist_region(struct region *r)
+{
+    hw_list_remove(&r->of_mem);
+    atomic_fetch_add(&r->mem->revoking, 1);
+}
+
+/* Revokes and frees a region that is in no list. Another thread that deregisters the memory may free r->mem as soon as
+ * r->mem->revoking is 0. */
 static void revoke_region(struct region *r)
 {
     struct hawser *h = r->mem->h;
     hw_export_revoke(&r->export);
     (void)hw_driver_wait(&h->driver[0], is_region_over, r, HW_NEVER); /* ends when no rail accesses the memory */
+    atomic_fetch_sub(&r->mem->revoking, 1);
+    hw_driver_notify(&h->driver[0]);
     free(r);
+}
+
+static bool is_memory_unused(void *arg)
+{
+    const struct hawser_mem *m = arg;
+    return atomic_load(&m->revoking) == 0;
 }
 
 /* Removes the region with this id and secret from its list and returns it, or NULL. Called with the context's lock
@@ -164,7 +180,7 @@ static struct region *take_region(struct hawser *h, uint64_t id, uint64_t secret
             struct region *r = hw_container_of(at, struct region, of_mem);
             if (r->export.id != id || r->export.secret != secret)
                 continue;
-            hw_list_remove(&r->of_mem);
+            unlist_region(r);
             return r;
         }
     }
@@ -191,7 +207,7 @@ static struct region *take_first_region(hawser_mem *m)
     pthread_mutex_lock(&m->h->lock);
     struct region *r = hw_list_first(&m->exports, struct region, of_mem);
     if (r)
-        hw_list_remove(&r->of_mem);
+        unlist_region(r);
     pthread_mutex_unlock(&m->h->lock);
     return r;
 }
@@ -212,6 +228,8 @@ int hawser_mem_deregister(hawser_mem *m)
         return hw_fail(-EBUSY, "operations in flight still use the memory");
     while ((r = take_first_region(m)))
         revoke_region(r);
+    /* waits for regions that other threads are revoking */
+    (void)hw_driver_wait(&m->h->driver[0], is_memory_unused, m, HW_NEVER);
     if (m->h->tp->forget)
         m->h->tp->forget(&m->h->env, m->space, m->ptr, m->len);
     pthread_mutex_lock(&m->h->lock);

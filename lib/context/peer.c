@@ -88,11 +88,22 @@ static void take_note(void *up, struct hw_note *note)
     pthread_mutex_lock(&p->note_lock);
     *p->last_note = note;
     p->last_note = &note->next;
+    bool known = atomic_load(&p->known);
     pthread_mutex_unlock(&p->note_lock);
-    if (p->h->flags & HAWSER_EVENTS)
+    if (p->h->flags & HAWSER_EVENTS && known)
         hw_event_push(p->h, &p->notified);
     else
         hw_event_signal(p->h, p->home);
+}
+
+void hw_peer_make_known(struct hawser_peer *p)
+{
+    pthread_mutex_lock(&p->note_lock);
+    atomic_store(&p->known, true);
+    bool noted = p->note != NULL;
+    pthread_mutex_unlock(&p->note_lock);
+    if (p->h->flags & HAWSER_EVENTS && noted)
+        hw_event_push(p->h, &p->notified);
 }
 
 static void note_end(void *up, unsigned rail, int why)
@@ -323,6 +334,7 @@ static bool look_if_gone(struct hawser_peer *p)
 
 static void drop_events(struct hawser_peer *p)
 {
+    /* a thread that reports `died` may queue `notified`, which is therefore dropped later */
     hw_event_drop(p->h, &p->arrived);
     hw_event_drop(p->h, &p->died);
     hw_event_drop(p->h, &p->notified);

@@ -85,21 +85,30 @@ static void dial_later(struct hw_way *w)
         hw_timer_set(&w->peer->home->loop, &w->timer, w->peer->home->loop.now + HW_MIN(wait, BACKOFF_MAX));
 }
 
-/* Returns true if all rails are lost, and the peer no longer knows the session or refuses connections on every path. */
+static bool is_session_refused(const struct hw_way *w)
+{
+    for (unsigned k = 0; k < w->links; k++)
+        if (w->attempt[k].hs.challenge.refusal == HW_REFUSE_SESSION ||
+            w->attempt[k].hs.welcome.refusal == HW_REFUSE_SESSION)
+            return true;
+    return false;
+}
+
+/* Returns true if all rails are lost, and the peer no longer knows the session or refuses connections on every path.
+ * Before the first rail is up, a path may still lead to another server, so the session must be unknown on every path
+ * that is tried. */
 static bool is_peer_over(const struct hawser_peer *p)
 {
-    bool all_refused = true;
-    if (atomic_load(&p->rails_up) || !atomic_load(&p->pairs_up))
+    bool all_refused = true, any_disowned = false, all_disowned = true;
+    if (atomic_load(&p->rails_up))
         return false;
     for (unsigned i = 0; i < p->n_ways; i++) {
         const struct hw_way *w = &p->way[i];
-        for (unsigned k = 0; k < w->links; k++)
-            if (w->attempt[k].hs.challenge.refusal == HW_REFUSE_SESSION ||
-                w->attempt[k].hs.welcome.refusal == HW_REFUSE_SESSION)
-                return true;
+        any_disowned |= w->disowned;
+        all_disowned &= w->disowned || is_resting(w);
         all_refused &= w->refused;
     }
-    return all_refused;
+    return atomic_load(&p->pairs_up) ? any_disowned || all_refused : any_disowned && all_disowned;
 }
 
 /* Kills the peer and returns true if the transport can no longer open connections. */
@@ -142,6 +151,7 @@ static void give_up(struct hw_way *w, int why)
     stop_dialling(w);
     hw_log(&p->h->log, HAWSER_LOG_DEBUG, "%s: %s to %s: %s", p->name, w->nic, w->peer_nic, hw_error());
     w->refused = why == -ECONNREFUSED;
+    w->disowned = is_session_refused(w);
     w->hopeless |= why == -ENODEV && p->h->env.caps.nodev_final;
     if (is_transport_dead(p))
         return;
@@ -150,7 +160,9 @@ static void give_up(struct hw_way *w, int why)
         return;
     }
     if (is_peer_over(p)) {
-        hw_peer_lose(p, hw_wrap(-ECONNRESET, "the peer is lost: it refuses new connections"));
+        hw_peer_lose(p, atomic_load(&p->pairs_up)
+                            ? hw_wrap(-ECONNRESET, "the peer is lost: it refuses new connections")
+                            : hw_wrap(-ECONNRESET, "%s: the peer closed the session during setup", p->name));
         return;
     }
     dial_later(w);

@@ -162,6 +162,7 @@ static void refused_here(void)
     is_rc(hawser_export(a.mem, UINT64_MAX, 2, HAWSER_REMOTE_READ, NULL, key), -EFAULT, "exporting what wraps");
     is_rc(hawser_export(a.mem, 0, 1, 0, NULL, key), -EINVAL, "exporting for nothing");
     is_rc(hawser_export(a.mem, 0, 1, 4, NULL, key), -EINVAL, "exporting for what there is not");
+    is_rc(hawser_export(a.mem, 0, 1, HAWSER_REMOTE_READ, pr.ba, key), -EINVAL, "exporting to another context's peer");
     is_rc(hawser_mem_register(pr.a, HAWSER_MEM_HOST, NULL, 10, &m), -EINVAL, "registering nothing");
     is_rc(hawser_mem_register(pr.a, HAWSER_MEM_HOST, a.p, SIZE_MAX, &m), -EINVAL, "registering all and more");
     is_rc(hawser_mem_register(pr.a, (enum hawser_mem_kind)7, a.p, 1, &m), -EOPNOTSUPP, "a kind of memory unheard of");
@@ -376,6 +377,44 @@ static void revoke_under_way(ph_post post, uint64_t len, const char *what)
     is_int(told, 12, "and an operation that is posted afterwards hears of it");
 }
 
+static void *revoke_key(void *arg)
+{
+    const struct ph_buf *b = arg;
+    (void)hawser_revoke(pr.b, b->key); /* -ESTALE if the deregistration revokes the region first */
+    return NULL;
+}
+
+/* Deregisters memory while another thread revokes its region. */
+static void deregister_beside_revoke(void)
+{
+    enum { LEN = 1 << 20, ROUNDS = 150 };
+    uint64_t changed = 0;
+    int failed = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        struct ph_buf b = ph_buf(pr.b, 4 * LEN, 0, HAWSER_REMOTE_WRITE, NULL);
+        struct storm s = {.region = &b.region, .len = LEN, .post = hawser_write, .fill = (uint8_t)(round + 1)};
+        pthread_t t, revoker;
+        pthread_create(&t, NULL, storm, &s);
+        while (atomic_load(&s.done) < 1)
+            usleep(100);
+        pthread_create(&revoker, NULL, revoke_key, &b);
+        for (uint64_t until = hw_now() + round % 50 * 4000; hw_now() < until;)
+            ;
+        failed += hawser_mem_deregister(b.mem) != 0;
+        b.mem = NULL;
+        hw_pattern_fill(b.p, b.len, 77, 0);
+        pthread_join(revoker, NULL);
+        atomic_store(&s.stop, true);
+        pthread_join(t, NULL);
+        changed += hw_pattern_check(b.p, b.len, 77, 0, NULL);
+        ph_drop(&b);
+    }
+    ok(failed == 0 && changed == 0,
+       "memory that is deregistered while another thread revokes its region, %d times: no byte changes afterwards "
+       "(%llu, %d failed)",
+       ROUNDS, (unsigned long long)changed, failed);
+}
+
 static void revocation(void)
 {
     step("revoke while operations run");
@@ -383,6 +422,7 @@ static void revocation(void)
     revoke_under_way(hawser_write, 1 << 20, "writes");
     revoke_under_way(hawser_read, 512, "reads");
     revoke_under_way(hawser_read, 1 << 20, "reads");
+    deregister_beside_revoke();
     is_rc(hawser_peer_state(pr.ab), 0, "the peer lives through all that");
 }
 

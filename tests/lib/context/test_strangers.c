@@ -124,6 +124,39 @@ static unsigned connect_crowd(hawser *a, hawser *b, uint16_t port)
     return well;
 }
 
+/* A process without free descriptors: the listener tries again 20 times per second, but does not log each failure. */
+static void exhaust_descriptors(void)
+{
+    static struct ph_log log = {.mu = PTHREAD_MUTEX_INITIALIZER};
+    struct hawser_options o = {.size = sizeof o, .log = ph_logger, .log_arg = &log};
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    struct rlimit before, none;
+    hawser *h;
+    uint16_t port;
+    must(hawser_open(&o, &h));
+    must(hawser_listen(h, "127.0.0.1", 0, &port));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), lowest = dup(fd);
+    close(lowest);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = (struct rlimit){.rlim_cur = (rlim_t)lowest, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 || send(fd, "H", 1, MSG_NOSIGNAL) != 1)
+        bail("a stranger: %s", strerror(errno));
+    bool logged = ph_logged(&log, "cannot accept a waiting connection now: Too many open files: raise RLIMIT_NOFILE");
+    usleep(600000);
+    setrlimit(RLIMIT_NOFILE, &before);
+    int lines = 0;
+    pthread_mutex_lock(&log.mu);
+    for (const char *s = log.text; (s = strstr(s, "cannot accept")); s++)
+        lines++;
+    pthread_mutex_unlock(&log.mu);
+    ok(logged && lines == 1, "without descriptors, the listener says so once: %d times", lines);
+    close(fd);
+    hawser_close(h);
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -152,6 +185,8 @@ int main(void)
     ok(ms >= 0 && ms < 5000, "and once they are gone: %d ms", ms);
     step("oldest");
     replace_oldest(p.port);
+    step("descriptors");
+    exhaust_descriptors();
     step("peers");
     unsigned well = connect_crowd(p.a, p.b, p.port);
     if (well < CROWD)
