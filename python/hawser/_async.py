@@ -28,9 +28,8 @@ class Hub:
         self._ticking = False
 
     def attach(self) -> asyncio.AbstractEventLoop:
-        """Makes the running loop watch the context's file descriptor. The library signals nothing before the first
-        attach(), so call it before the first check of the awaited object. Returns the loop. Raises
-        RuntimeError if another loop awaits operations or events of the context."""
+        """Makes the running loop watch the context's file descriptor. Returns the loop. Raises RuntimeError if another
+        loop awaits operations or events of the context."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return loop
