@@ -124,7 +124,7 @@ def test_revoked_region_is_stale(pair):
 
 
 def test_export_to_a_peer_of_another_context_is_refused(pair):
-    with pytest.raises(hawser.ArgumentError, match="belongs to another context"):
+    with pytest.raises(hawser.ArgumentError, match="peer of another context"):
         pair.a.alloc(8).export(read=True, peer=pair.to_a)
 
 
