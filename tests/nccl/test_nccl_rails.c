@@ -131,7 +131,7 @@ static int change_addresses(void)
     return 0;
 }
 
-/* Gives the NICs of this node IPv6 addresses, and takes the IPv4 addresses away from those of node b. */
+/* Adds IPv6 addresses to the NICs of this node, and removes the IPv4 addresses from the NICs of node b. */
 static int use_ipv6(int rank)
 {
     for (unsigned i = 0; i < NICS; i++) {
