@@ -273,8 +273,8 @@ extern struct hn_global hn_g;
 int hn_open(void);
 /* The following functions use hn_g.near, which hn_open() sets. hn_group_of() returns the group of a device, or 0 if all
  * devices send over all NICs. hn_group_names() writes the names of a group's NICs, such as "eth0,eth1", or "" for all
- * NICs. hn_group_addresses() writes up to HN_ADDRS current addresses at which other nodes reach this node, beginning
- * with those of the group. */
+ * NICs. hn_group_addresses() writes up to HN_ADDRS current addresses at which other nodes reach this node. The
+ * addresses of the group's NICs come first. */
 unsigned hn_group_of(int dev);
 void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME]);
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS]);

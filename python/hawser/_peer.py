@@ -104,8 +104,7 @@ class Peer(Unique):
         try:
             if self._closed:
                 self._get_handle()
-            if type(vecs) is not list:
-                vecs = hold_vecs(vecs)
+            vecs = hold_vecs(vecs)
             n = scratch.pack_vecs(vecs, fills)
             options = NULL
             if timeout is not None or notification is not None or stream or tag:
