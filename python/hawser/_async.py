@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 from ._library import check, lib
 from .errors import ClosedError
@@ -13,37 +14,44 @@ if TYPE_CHECKING:
     from ._context import Context
     from ._operation import Operation
 
+T = TypeVar("T")
+
 # Seconds between checks. With caller_progress, calls outside asyncio may end an awaited operation without a signal.
 CALLER_PERIOD = 0.01
 
 
 class Hub:
-    """The futures of one context. A hub belongs to one event loop at a time."""
+    """The waits of one context in asyncio. A hub belongs to one event loop at a time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = -1  # a duplicate, because closing the context must not close the file descriptor that the loop watches
         self._waiting: dict[asyncio.Future[None], Operation | None] = {}  # operation to wait for, or None for any event
+        # One per running wait_until(). A wait whose future has been set is not in _waiting until its task has run, and
+        # must keep the loop nevertheless.
+        self._waits: set[object] = set()
         self._ticking = False
+        self._lock = threading.Lock()  # between loops that run in different threads
 
-    def attach(self) -> asyncio.AbstractEventLoop:
-        """Makes the running loop watch the context's file descriptor. Returns the loop. Raises RuntimeError if another
-        loop awaits operations or events of the context."""
+    def _attach(self, wait: object) -> None:
+        """Makes the running loop watch the context's file descriptor for a wait. Raises RuntimeError if another loop
+        awaits operations or events of the context."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return loop
-        if self._loop is not None and not self._loop.is_closed():
-            if self._waiting:
-                raise RuntimeError("another event loop awaits operations or events of this context; use one context per loop")
-            self._detach()
-        self._waiting.clear()
-        if self._fd < 0:
-            with self._context._use() as handle:
-                self._fd = os.dup(check(lib.hawser_eventfd(handle)))
-        loop.add_reader(self._fd, self._wake)
-        self._loop = loop
-        return loop
+        with self._lock:
+            if self._loop is not loop:
+                if self._loop is not None and not self._loop.is_closed():
+                    if self._waits:
+                        raise RuntimeError("another event loop awaits operations or events of this context; use one context per loop")
+                    self._detach()
+                self._waiting.clear()
+                self._waits.clear()
+                if self._fd < 0:
+                    with self._context._use() as handle:
+                        self._fd = os.dup(check(lib.hawser_eventfd(handle)))
+                loop.add_reader(self._fd, self._wake)
+                self._loop = loop
+            self._waits.add(wait)
 
     def _detach(self) -> None:
         loop, self._loop = self._loop, None
@@ -51,8 +59,7 @@ class Hub:
             loop.remove_reader(self._fd)
 
     async def _wait(self, operation: Operation | None) -> None:
-        loop = self.attach()
-        future = loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         self._waiting[future] = operation
         try:
             # The operation may have ended before the loop watched the file descriptor.
@@ -63,14 +70,17 @@ class Hub:
         finally:
             self._waiting.pop(future, None)
 
-    async def wait_operation(self, operation: Operation) -> None:
-        """Returns when the operation has ended. If the wait is cancelled, the operation remains in flight."""
-        while not operation.done():
-            await self._wait(operation)
-
-    async def wait_event(self) -> None:
-        """Returns when an event may have occurred in the context."""
-        await self._wait(None)
+    async def wait_until(self, take: Callable[[], T | None], operation: Operation | None = None) -> T:
+        """Calls take() until it returns something other than None, and returns that. Between the calls, waits for the
+        end of the operation or, without one, for any event of the context."""
+        wait = object()
+        self._attach(wait)
+        try:
+            while (taken := take()) is None:
+                await self._wait(operation)
+            return taken
+        finally:
+            self._waits.discard(wait)
 
     def _tick(self) -> None:
         if not self._ticking and self._loop is not None:

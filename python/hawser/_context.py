@@ -197,12 +197,13 @@ class Context(Unique):
 
     async def accept_async(self) -> Peer:
         """Waits in asyncio for the next peer that connects, and returns it. See accept()."""
-        self._hub.attach()
-        while True:
+        def take() -> Peer | None:
             try:
                 return self.accept(0)
             except NotReadyError:
-                await self._hub.wait_event()
+                return None
+
+        return await self._hub.wait_until(take)
 
     def connect(self, host: str, port: int, *, timeout: float = 10.0, nics: str = "", peer_nics: str = "",
                 channels: int = 0, only_dialled: bool = False, key: bytes | None = None, gpu: int | None = None,
@@ -313,13 +314,9 @@ class Context(Unique):
 
     async def completions(self) -> AsyncIterator[Completion]:
         """Iterates over the completions in asyncio. Raises ClosedError when the context is closed."""
-        self._hub.attach()
         while True:
-            got = self.poll(1)
-            if got:
-                yield got[0]
-            else:
-                await self._hub.wait_event()
+            for completion in await self._hub.wait_until(lambda: self.poll(1) or None):
+                yield completion
 
     def progress(self, timeout: float = 0) -> bool:
         """Does the work that is ready, and waits up to timeout seconds (0.1 at most) for work. Needed only with

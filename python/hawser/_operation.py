@@ -302,7 +302,7 @@ class Operation(Unique):
 
     def __await__(self) -> Generator[Any, None, int]:
         if not self.done():
-            yield from self._context._hub.wait_operation(self).__await__()
+            yield from self._context._hub.wait_until(lambda: self.done() or None, self).__await__()
         return self.result(0)
 
     def __del__(self) -> None:

@@ -190,10 +190,7 @@ class Peer(Unique):
     async def wait_notification(self) -> bytes:
         """Waits in asyncio for the peer's next notification, and returns it. Raises the peer's error if it has died. See
         notification()."""
-        self._context._hub.attach()
-        while (data := self.notification()) is None:
-            await self._context._hub.wait_event()
-        return data
+        return await self._context._hub.wait_until(self.notification)
 
     @property
     def error(self) -> HawserError | None:

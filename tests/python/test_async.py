@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import threading
 
 import pytest
 
@@ -183,5 +184,33 @@ def test_two_loops_at_once_are_refused(pair):
         await asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(inner()))
         await pair.to_a.notify(b"y")
         assert await waiting == b"y"
+
+    run(main())
+
+
+def test_a_wait_that_was_woken_in_vain_keeps_its_loop(pair):
+    refused = []
+
+    def other():
+        try:
+            asyncio.run(asyncio.wait_for(pair.to_b.wait_notification(), 1))
+        except RuntimeError as e:
+            refused.append(str(e))
+
+    def start_other():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(pair.to_b.wait_notification())
+        await asyncio.sleep(0)
+        loop.call_soon(pair.a._hub._wake)  # as for an event of another peer
+        loop.call_soon(start_other)  # runs before the task of the wait
+        await asyncio.sleep(0.01)
+        await pair.to_a.notify(b"z")
+        assert await waiting == b"z"
+        assert len(refused) == 1 and "another event loop" in refused[0]
 
     run(main())
