@@ -569,7 +569,9 @@ static void nap(struct hw_driver *d, uint64_t until)
     pthread_mutex_lock(&d->lead);
     atomic_store(&d->napping, true);
     atomic_store(&d->away, !deep);
-    bool stay = deep ? atomic_load(&d->callers) > 0 : !atomic_load(&d->loop.mailbox) && !atomic_load(&d->wanted);
+    /* a waiting caller does the work in the mailbox, and wakes this thread if it leaves without doing it */
+    bool left = !atomic_load(&d->callers) && atomic_load(&d->loop.mailbox) && atomic_load(&d->loop.slow) == HW_NOW;
+    bool stay = deep ? atomic_load(&d->callers) > 0 : !left && !atomic_load(&d->wanted);
     if (stay && !atomic_load(&d->stop))
         pthread_cond_timedwait(&d->nap, &d->lead, &t);
     atomic_store(&d->napping, false);

@@ -268,6 +268,52 @@ static int count_gone_early(void)
     return early;
 }
 
+/* A waiting caller that is delayed while a task that may wait is in the mailbox. */
+static struct delay {
+    struct hw_task task;
+    unsigned asked; /* calls of is_delay_over() in this wait */
+    uint64_t used;  /* CPU time in ns that the driver's thread used during the delays */
+} delay;
+
+static uint64_t get_thread_time(const struct hw_driver *d)
+{
+    clockid_t id;
+    struct timespec t;
+    if (pthread_getcpuclockid(d->thread, &id) != 0 || clock_gettime(id, &t) < 0)
+        abort();
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static bool is_delay_over(void *arg)
+{
+    struct hw_driver *d = arg;
+    if (delay.asked++ == 0)
+        return false; /* the driver does not count the calling thread as a caller yet */
+    if (delay.asked == 2) {
+        hw_driver_defer(d, HW_LAZY);
+        hw_loop_post(&d->loop, &delay.task);
+        hw_driver_defer(d, HW_NOW);
+        uint64_t before = get_thread_time(d);
+        usleep(800);
+        delay.used += get_thread_time(d) - before;
+    }
+    return !atomic_load(&d->loop.mailbox);
+}
+
+/* Returns the share of 100 delays, in percent, for which the driver's thread used a CPU. */
+static unsigned count_used_by_thread(struct hw_driver *d)
+{
+    uint64_t began = hw_now();
+    delay.task.run = do_nothing;
+    delay.used = 0;
+    for (int i = 0; i < 100; i++) {
+        delay.asked = 0;
+        if (!hw_driver_wait(d, is_delay_over, d, hw_now() + LIMIT))
+            abort(); /* the task has not run */
+    }
+    return (unsigned)(delay.used * 100 / (hw_now() - began));
+}
+
 /* Returns how many of the polls' tasks this thread has run. */
 static int count_own(struct hw_driver *d, size_t bytes)
 {
@@ -330,6 +376,10 @@ static void test_polling(void)
     if (early > POLLS / 4)
         diag("%d of %d had gone", early, POLLS);
     ok(early <= POLLS / 4, "for a moment it waits for what he does next");
+    unsigned used = count_used_by_thread(&two[0]);
+    if (used > 20)
+        diag("the thread used a CPU for %u %% of the time", used);
+    ok(used <= 20, "the thread sleeps while a waiting caller is delayed with work that may wait");
     for (int k = 0; k < TRIES && short_own <= POLLS / 2; k++)
         short_own = count_own(&two[0], 0);
     ok(short_own > POLLS / 2, "he runs what is short himself");
