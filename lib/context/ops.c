@@ -59,7 +59,10 @@ static int read_op_options(const struct hawser_op_options *in, struct hawser_op_
         return 0;
     if (in->size < offsetof(struct hawser_op_options, notify) || in->size > 4096)
         return hw_fail(-EINVAL, "invalid hawser_op_options.size: %zu", in->size);
-    memcpy(o, in, HW_MIN(in->size, sizeof *o));
+    if (in->size >= sizeof *o)
+        *o = *in; /* for a size that varies, gcc copies byte by byte */
+    else
+        memcpy(o, in, in->size);
     if (o->timeout_ms < -1)
         return hw_fail(-EINVAL, "invalid timeout: %d ms", o->timeout_ms);
     if (!o->notify)

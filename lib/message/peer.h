@@ -248,8 +248,12 @@ struct hw_op_counts {
     uint64_t ended, failed, bytes;
 };
 
-/* A hash table of lists. The number of chains grows with the number of entries. */
+/* A hash table of lists. The number of chains grows with the number of entries. Most entries are removed soon after
+ * they were added, without a search. Therefore an entry is only hashed when a search or a number of newer entries needs
+ * it. */
 struct hw_chains {
+    struct hw_list recent;                           /* entries that were not hashed yet, oldest first */
+    uint32_t n_recent;                               /* upper bound of their number */
     struct hw_list *list;                            /* the chains; their number is a power of two */
     uint32_t size;                                   /* number of chains */
     uint32_t added;                                  /* entries at the last count, and entries added since */

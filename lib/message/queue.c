@@ -622,9 +622,9 @@ void hw_queues_free(struct hw_queues *t)
     hw_streams_free(t);
     for (uint32_t i = 0; i < t->queues.size; i++)
         hw_list_each(it, tmp, &t->queues.list[i]) free_queue(t, hw_container_of(it, struct hw_queue, in_chain));
-    hw_chains_free(&t->queues);
-    hw_chains_free(&t->grants);
-    hw_chains_free(&t->directs);
-    hw_chains_free(&t->messages);
+    hw_chains_free(&t->queues, NULL);
+    hw_chains_free(&t->grants, NULL);
+    hw_chains_free(&t->directs, NULL);
+    hw_chains_free(&t->messages, NULL);
     free(t->spare);
 }

@@ -7,6 +7,8 @@
 #include <sodium.h>
 #include <stdlib.h>
 
+#define RECENT_MOST 16 /* maximum number of entries of a table that are not hashed yet */
+
 /* Hashes with a key, because the peer chooses the numbers and must not be able to choose the chains. */
 static uint64_t hash_number(const struct hw_queues *t, uint64_t number)
 {
@@ -21,21 +23,34 @@ void hw_chains_init(struct hw_chains *c, uint64_t (*number)(const struct hw_list
     c->list = c->first;
     c->size = HW_CHAINS_FIRST;
     c->added = 0;
+    c->n_recent = 0;
     c->number = number;
+    hw_list_init(&c->recent);
     for (unsigned i = 0; i < c->size; i++)
         hw_list_init(&c->list[i]);
 }
 
-void hw_chains_free(struct hw_chains *c)
+static void remove_entries(struct hw_list *chain, void (*gone)(struct hw_list *entry))
 {
+    hw_list_each(it, tmp, chain)
+    {
+        hw_list_remove(it);
+        if (gone)
+            gone(it);
+    }
+}
+
+void hw_chains_free(struct hw_chains *c, void (*gone)(struct hw_list *entry))
+{
+    remove_entries(&c->recent, gone);
     for (uint32_t i = 0; i < c->size; i++)
-        hw_list_each(it, tmp, &c->list[i]) hw_list_remove(it); /* an operation may outlive the table */
+        remove_entries(&c->list[i], gone);
     if (c->list != c->first)
         free(c->list);
     c->size = 0;
 }
 
-struct hw_list *hw_chains_find(const struct hw_queues *t, const struct hw_chains *c, uint64_t number)
+static struct hw_list *get_chain(const struct hw_queues *t, const struct hw_chains *c, uint64_t number)
 {
     return &c->list[hash_number(t, number) & (c->size - 1)];
 }
@@ -57,7 +72,7 @@ static void grow_chains(const struct hw_queues *t, struct hw_chains *c, uint32_t
         hw_list_each(it, tmp, &was[i])
         {
             hw_list_remove(it);
-            hw_list_append(hw_chains_find(t, c, c->number(it)), it);
+            hw_list_append(get_chain(t, c, c->number(it)), it);
         }
     if (was != c->first)
         free(was);
@@ -78,10 +93,34 @@ static bool count_entry(const struct hw_queues *t, struct hw_chains *c)
     return c->size != size;
 }
 
+/* Moves all recent entries to their chains. */
+static void hash_recent(const struct hw_queues *t, struct hw_chains *c)
+{
+    hw_list_each(it, tmp, &c->recent)
+    {
+        hw_list_remove(it);
+        (void)count_entry(t, c);
+        hw_list_append(get_chain(t, c, c->number(it)), it);
+    }
+    c->n_recent = 0;
+}
+
+struct hw_list *hw_chains_find(const struct hw_queues *t, struct hw_chains *c, uint64_t number)
+{
+    hash_recent(t, c);
+    return get_chain(t, c, number);
+}
+
 void hw_chains_add(const struct hw_queues *t, struct hw_chains *c, struct hw_list *entry)
 {
-    (void)count_entry(t, c);
-    hw_list_append(hw_chains_find(t, c, c->number(entry)), entry);
+    if (c->n_recent == RECENT_MOST) {
+        c->n_recent = 0; /* count the entries, because removing one does not change n_recent */
+        hw_list_each(it, tmp, &c->recent) c->n_recent++;
+        if (c->n_recent > RECENT_MOST / 2)
+            hash_recent(t, c);
+    }
+    hw_list_append(&c->recent, entry);
+    c->n_recent++;
 }
 
 /* Returns the queue or NULL. *chain is the queue's chain, or NULL if the chain was not searched. */
@@ -90,7 +129,7 @@ static struct hw_queue *find_queue_in(struct hw_queues *t, uint64_t name, struct
     *chain = NULL;
     if (t->recent && t->recent->name == name)
         return t->recent;
-    *chain = hw_chains_find(t, &t->queues, name);
+    *chain = get_chain(t, &t->queues, name);
     hw_list_each(it, tmp, *chain)
     {
         struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
@@ -124,7 +163,7 @@ int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_qu
     hw_list_init(&q->receives);
     hw_list_init(&q->held);
     if (count_entry(t, &t->queues))
-        chain = hw_chains_find(t, &t->queues, name);
+        chain = get_chain(t, &t->queues, name);
     hw_list_append(chain, &q->in_chain);
     t->n++;
     *out = t->recent = q;

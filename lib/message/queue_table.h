@@ -36,12 +36,13 @@ struct hw_queue {
     struct hw_list held;     /* eager messages without a receive */
 };
 
-/* Set up and free one of the hash tables of t. number() returns the number by which an entry is found. */
+/* Sets up one of the hash tables of t. number() returns the number by which an entry is found. */
 void hw_chains_init(struct hw_chains *c, uint64_t (*number)(const struct hw_list *entry));
-void hw_chains_free(struct hw_chains *c);
-/* Returns the chain that contains all entries with this number, and others. The pointer is valid until the next
- * hw_chains_add(). */
-struct hw_list *hw_chains_find(const struct hw_queues *t, const struct hw_chains *c, uint64_t number);
+/* Frees the table. Its entries are removed first; gone() is called for each removed entry, and may be NULL. */
+void hw_chains_free(struct hw_chains *c, void (*gone)(struct hw_list *entry));
+/* Returns the chain that contains all entries with this number, and others. The pointer is valid until the next call
+ * that finds or adds an entry of c. */
+struct hw_list *hw_chains_find(const struct hw_queues *t, struct hw_chains *c, uint64_t number);
 /* Adds an entry, which hw_list_remove() removes. */
 void hw_chains_add(const struct hw_queues *t, struct hw_chains *c, struct hw_list *entry);
 /* Returns the queue with this name, or NULL. */

@@ -138,13 +138,12 @@ void hw_streams_init(struct hw_queues *t)
     hw_chains_init(&t->closed, get_stream);
 }
 
+static void free_closed(struct hw_list *entry)
+{
+    free(hw_container_of(entry, struct hw_closed, in_chain));
+}
+
 void hw_streams_free(struct hw_queues *t)
 {
-    for (uint32_t i = 0; i < t->closed.size; i++)
-        hw_list_each(it, tmp, &t->closed.list[i])
-        {
-            hw_list_remove(it);
-            free(hw_container_of(it, struct hw_closed, in_chain));
-        }
-    hw_chains_free(&t->closed);
+    hw_chains_free(&t->closed, free_closed);
 }

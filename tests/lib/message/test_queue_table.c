@@ -55,11 +55,69 @@ static void test_queues(const char *what, uint64_t by)
     hw_queues_free(&t);
 }
 
+#define ITEMS 1000
+
+static struct item {
+    struct hw_list in_chain;
+    uint64_t number;
+} item[ITEMS];
+
+static uint64_t get_item_number(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct item, in_chain)->number;
+}
+
+/* Counts the entries with this number in the chain in which a search looks for it. */
+static unsigned count_found(const struct hw_queues *t, struct hw_chains *c, uint64_t number)
+{
+    unsigned n = 0;
+    hw_list_each(it, tmp, hw_chains_find(t, c, number)) n += get_item_number(it) == number;
+    return n;
+}
+
+/* Each entry is found, also a recent one and one of several with the same number. Entries that come and go are not
+ * hashed, however many others the table holds. */
+static void test_entries(void)
+{
+    struct hw_queues t = {0};
+    struct hw_chains *c = &t.directs;
+    unsigned all, bad = 0;
+    hw_queues_init(&t);
+    hw_chains_init(c, get_item_number);
+    for (unsigned i = 0; i < ITEMS; i++) {
+        item[i].number = i / 2;
+        hw_chains_add(&t, c, &item[i].in_chain);
+        if (i % 7 == 0)
+            bad += count_found(&t, c, i / 2) != 1 + i % 2;
+    }
+    for (unsigned i = 0; i < ITEMS / 2; i++)
+        bad += count_found(&t, c, i) != 2;
+    ok(bad == 0, "each entry is found");
+    unsigned most = find_longest(c, &all);
+    ok(most <= CHAIN && all == ITEMS, "the longest chain has %u of %u entries", most, all);
+    for (unsigned i = 0; i < ITEMS; i++)
+        hw_list_remove(&item[i].in_chain);
+    for (unsigned i = 0; i < 100 * ITEMS; i++) {
+        item[i % 4].number = i;
+        hw_chains_add(&t, c, &item[i % 4].in_chain);
+        bad += find_longest(c, &all) != 0;
+        hw_list_remove(&item[(i + 1) % 4].in_chain);
+    }
+    ok(bad == 0, "entries that are removed soon are not hashed");
+    for (unsigned i = 0; i < 4; i++)
+        hw_list_remove(&item[i].in_chain);
+    for (unsigned i = 0; i < 100; i++)
+        bad += count_found(&t, c, i) != 0;
+    ok(bad == 0, "a removed entry is not found");
+    hw_queues_free(&t);
+}
+
 int main(void)
 {
     if (sodium_init() < 0)
         return 1;
     test_queues("queues with consecutive names", 1);
     test_queues("queues whose names have equal low bits", 1ull << 32);
+    test_entries();
     return tap_done();
 }
