@@ -23,6 +23,8 @@
 #define POLL_CPUS 8  /* with at least this many CPUs per process, threads keep polling after they run out of work */
 /* Mb/s of the NICs' total speed for each thread (docs/performance.md) */
 #define THREAD_MBPS 12500
+/* Share of the NICs' total speed, in percent, above which polling does not make transfers faster. */
+#define POLL_PERCENT 60
 
 void hn_cpus_begin(void)
 {
@@ -80,7 +82,9 @@ struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t 
     uint64_t loops = share >= MANY_CPUS ? THREADS : share / 2;
     if (mbps)
         loops = HW_MIN(loops, (mbps + THREAD_MBPS - 1) / THREAD_MBPS);
-    return (struct hn_threads){.loops = (unsigned)HW_MAX(loops, 2ull), .poll = share >= POLL_CPUS};
+    return (struct hn_threads){.loops = (unsigned)HW_MAX(loops, 2ull),
+                               .poll = share >= POLL_CPUS,
+                               .poll_below = mbps * POLL_PERCENT / 100 / HW_MAX(processes, 1u)};
 }
 
 /* Returns the sum of the NICs' speeds in Mb/s, or 0 if one of them is unknown. */

@@ -208,7 +208,8 @@ void hn_event_lost(struct hn_req *r); /* the request failed or was abandoned */
 
 struct hn_threads {
     unsigned loops;
-    bool poll; /* the threads keep polling for a short time after they run out of work */
+    bool poll;           /* the threads keep polling for a short time after they run out of work */
+    uint64_t poll_below; /* Mbit/s in one direction above which they do not; 0: no limit */
 };
 
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */

@@ -336,7 +336,7 @@ int hn_open(void)
         {"HAWSER_OP_TIMEOUT_MS", "op_timeout_ms=0"},
         /* of two channels per pair of NICs, one is often idle, especially with several NICs */
         {"HAWSER_CHANNELS", count_preferred() > 1 ? "channels=1" : "channels=2"}};
-    const char *knobs[HW_ARRAY_LEN(ours) + 5];
+    const char *knobs[HW_ARRAY_LEN(ours) + 6];
     char nics[sizeof(hn_g.nics) + 8];
     size_t n = 0;
     for (size_t i = 0; i < HW_ARRAY_LEN(ours); i++)
@@ -345,9 +345,13 @@ int hn_open(void)
     /* NCCL waits by polling, and its work comes in bursts. If there are enough CPUs, libhawser's threads keep polling
      * for a short time after they run out of work. */
     struct hn_threads wanted = hn_threads_wanted();
-    char threads[32];
+    char threads[32], below[48];
     if (wanted.poll && !getenv("HAWSER_BUSY_US"))
         knobs[n++] = "busy_us=300";
+    if (!getenv("HAWSER_BUSY_BELOW")) {
+        snprintf(below, sizeof(below), "busy_below=%llu", (unsigned long long)wanted.poll_below);
+        knobs[n++] = below;
+    }
     if (!getenv("HAWSER_THREADS")) {
         snprintf(threads, sizeof(threads), "threads=%u", wanted.loops);
         knobs[n++] = threads;

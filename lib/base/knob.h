@@ -18,6 +18,8 @@ struct hw_knobs {
     bool pin;          /* pin progress threads to CPUs near their NIC */
     uint64_t spin_us;  /* time in us that a waiting caller polls before it sleeps */
     uint64_t busy_us;  /* maximum time in us that a progress thread polls for more work before it sleeps */
+    /* Mbit/s in one direction; from this rate to twice this rate, progress threads do not poll; 0 for no limit */
+    uint64_t busy_below;
     uint64_t sndbuf, rcvbuf;  /* bytes per connection; 0 for the kernel's autotuning */
     char transport[256];      /* "tcp", "devmem" or "netplugin:PLUGIN" */
     char congestion[16];      /* "auto", "system", or the name of an algorithm */

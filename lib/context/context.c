@@ -57,6 +57,7 @@ static int start_drivers(struct hawser *h)
             return rc;
         h->driver[h->n_drivers].spin = h->k.spin_us * 1000;
         h->driver[h->n_drivers].busy = h->k.busy_us * 1000;
+        h->driver[h->n_drivers].busy_below = h->k.busy_below * 1000000 / 8;
     }
     for (unsigned i = 0; i < n && !(h->flags & HAWSER_CALLER_PROGRESS); i++) {
         snprintf(name, sizeof name, "hawser/%u", i);

@@ -32,6 +32,9 @@
 #define BULK      (32u << 10)
 #define BULK_TIME (1 * HW_MS) /* time after such a turn during which more bytes are likely */
 
+#define RATE_PERIOD (1 * HW_MS) /* minimum time over which a rate is measured */
+#define RATE_AGE    (5 * HW_MS) /* age at which a rate no longer says anything about the present */
+
 #define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
 #define LOOK_AT_ALL 16 /* after this number of visits to one driver, a polling caller also checks the other drivers */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
@@ -189,6 +192,45 @@ static uint64_t load_spent(const struct hw_driver *d)
     return atomic_load_explicit(&d->spent, memory_order_relaxed);
 }
 
+/* Returns the number of bytes that the loop's objects have read and written. */
+static uint64_t get_moved(const struct hw_loop *l)
+{
+    return l->moved[0] + l->moved[1];
+}
+
+/* Measures the loop's rates if a period has ended by `now`. Called with the role. */
+static void measure_rate(struct hw_driver *d, uint64_t now)
+{
+    struct driver_rate *r = &d->rate;
+    if (now < r->began + RATE_PERIOD)
+        return;
+    double s = (double)(now - r->began) / 1e9;
+    for (int i = 0; i < 2; i++) {
+        double rate = (double)(d->loop.moved[i] - r->moved[i]) / s;
+        atomic_store_explicit(&r->bytes_per_s[i], (uint64_t)rate, memory_order_relaxed);
+        r->moved[i] = d->loop.moved[i];
+    }
+    r->began = now;
+    atomic_store_explicit(&r->ended, now, memory_order_relaxed);
+}
+
+/* Returns true if the drivers transfer so much that their threads should not poll. More than twice busy_below is more
+ * than the NICs can carry, so such data stays on this machine. */
+static bool has_enough_to_do(const struct hw_driver *d, uint64_t now)
+{
+    uint64_t sum[2] = {0};
+    if (!d->busy_below)
+        return false;
+    for (unsigned k = 0; k < d->n_all; k++) {
+        const struct driver_rate *r = &d->all[k].rate;
+        bool is_new = now < atomic_load_explicit(&r->ended, memory_order_relaxed) + RATE_AGE;
+        for (int i = 0; i < 2 && is_new; i++)
+            sum[i] += atomic_load_explicit(&r->bytes_per_s[i], memory_order_relaxed);
+    }
+    uint64_t most = HW_MAX(sum[0], sum[1]);
+    return most >= d->busy_below && most <= 2 * d->busy_below;
+}
+
 /* Handles these events, and up to TASKS tasks and timers that are due at `now`, the current time. Called with the role,
  * which this function releases. If the driver has a thread and done(arg) is true, the turn leaves its data unsent: the
  * caller continues at once, and its next call or the thread sends the data. Returns true if there was an event or
@@ -196,14 +238,16 @@ static uint64_t load_spent(const struct hw_driver *d)
 static bool work(struct hw_driver *d, uint64_t now, const struct epoll_event *e, int n, bool (*done)(void *arg),
                  void *arg)
 {
-    uint64_t moved = d->loop.moved;
+    uint64_t moved = get_moved(&d->loop);
     bool any = n > 0 || hw_loop_due(&d->loop) <= now;
     begin_work(d);
     tell_sources(d, e, n);
     hw_loop_turn(&d->loop, now, TASKS, atomic_load(&d->has_thread) ? done : NULL, arg);
     end_work(d);
-    if (d->loop.moved - moved >= BULK)
+    if (get_moved(&d->loop) - moved >= BULK)
         atomic_store(&d->bulk_until, now + BULK_TIME);
+    if (d->busy_below)
+        measure_rate(d, now);
     if (d->busy)
         atomic_store_explicit(&d->spent, load_spent(d) + hw_now() - now, memory_order_relaxed);
     leave_role(d, now, done && done(arg));
@@ -367,7 +411,7 @@ static bool is_left_to_thread(struct hw_driver *d, uint64_t now)
     if (!atomic_load(&d->has_thread) || (!d->busy && now >= atomic_load(&d->bulk_until)))
         return false;
     call_thread(d);
-    if (d->busy && atomic_load(&d->asleep))
+    if (d->busy && atomic_load(&d->asleep) && !has_enough_to_do(d, now))
         write_wake(d);
     return true;
 }
@@ -590,10 +634,9 @@ static bool has_work_left(const struct hw_driver *d)
  * Returns true if there was work. */
 static bool take_turn_of_thread(struct hw_driver *d, uint64_t *credit, bool polls)
 {
-    uint64_t spent = load_spent(d);
+    uint64_t spent = load_spent(d), began = polls && *credit > 0 ? hw_now() : 0;
     bool worked = false;
-    if (polls && *credit > 0) {
-        uint64_t began = hw_now();
+    if (began && !has_enough_to_do(d, began)) {
         worked = poll_for_events(d, began + *credit, NULL, NULL);
         uint64_t passed = hw_now() - began;
         *credit -= HW_MIN(passed - HW_MIN(load_spent(d) - spent, passed), *credit);

@@ -31,6 +31,9 @@ struct hw_driver {
     unsigned n_all;
     uint64_t spin; /* maximum time in ns that the leading caller polls before it sleeps */
     uint64_t busy; /* maximum time in ns that the thread polls for more work before it sleeps */
+    /* The threads do not poll while the n_all drivers transfer at least this number of bytes/s, and at most twice as
+     * many, in one direction; 0: no limit */
+    uint64_t busy_below;
 
     /* for the driver's use */
     int epoll, wake, alarm; /* wake and alarm are registered in epoll */
@@ -44,6 +47,12 @@ struct hw_driver {
     unsigned looks;          /* number of polls while quick was not NULL */
     /* time spent on work, in ns, counted only if busy is not 0; written only by the holder of the role */
     atomic_ullong spent;
+    /* The rates of the last period, used only if busy_below is not 0; written only by the holder of the role. */
+    struct driver_rate {
+        uint64_t began, moved[2];        /* start of the current period, and hw_loop.moved at that time */
+        _Atomic uint64_t ended;          /* end of the last period */
+        _Atomic uint64_t bytes_per_s[2]; /* read, and written */
+    } rate;
     unsigned misses, skips;   /* used by the leader: consecutive unsuccessful polls, and number of waits that will still
                                  skip polling */
     atomic_uint asleep;       /* number of threads that block in epoll_wait() or are about to */

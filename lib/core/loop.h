@@ -54,7 +54,7 @@ struct hw_loop {
     void (*wake)(void *arg); /* makes the driver call hw_loop_turn() soon; may be called from any thread */
     void *wake_arg;
     uint64_t now;                 /* time of the current turn */
-    uint64_t moved;               /* bytes that the objects on the loop have read and written */
+    uint64_t moved[2];            /* bytes that the objects on the loop have read, and written */
     _Atomic(const void *) runner; /* thread that runs the loop, see hw_loop_claim() */
 
     /* for the loop's use */

@@ -413,7 +413,7 @@ static bool write_link(struct hw_rail *r, unsigned i)
             hw_rail_end(r, (int)done);
             return false;
         }
-        r->loop->moved += (uint64_t)done;
+        r->loop->moved[1] += (uint64_t)done;
         hw_link_sent(&rl->link, (uint64_t)done);
         if (hw_link_is_dry(&rl->link))
             return false;
@@ -449,7 +449,7 @@ static bool read_rail_link(struct hw_rail *r, unsigned i)
             return done == -EBUSY;
         if (done > 0) {
             note_heard(r);
-            r->loop->moved += (uint64_t)done;
+            r->loop->moved[0] += (uint64_t)done;
         }
         int rc = done == -ENXIO ? refuse_payload(r, rl) : done < 0 ? (int)done : take_bytes(r, rl, (uint64_t)done);
         if (rc < 0) {
@@ -488,9 +488,9 @@ bool hw_rail_look(struct hw_rail *r, unsigned link)
 {
     if (r->state != HW_RAIL_UP)
         return false;
-    uint64_t before = r->loop->moved;
+    uint64_t before = r->loop->moved[0];
     bool more = read_rail_link(r, link);
-    if (r->state == HW_RAIL_UP && !more && r->loop->moved == before)
+    if (r->state == HW_RAIL_UP && !more && r->loop->moved[0] == before)
         return false;
     if (more)
         hw_rail_ready(r, link);

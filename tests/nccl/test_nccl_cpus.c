@@ -29,6 +29,7 @@ int main(void)
         struct hn_threads t = hn_choose_threads(rows[i].cpus, rows[i].processes, rows[i].mbps);
         ok(t.loops == rows[i].loops && t.poll == rows[i].poll, "%u CPUs for %u processes, %u Mb/s", rows[i].cpus,
            rows[i].processes, rows[i].mbps);
+        is_int((int)t.poll_below, (int)(rows[i].mbps * 6 / 10 / HW_MAX(rows[i].processes, 1u)), "polling up to 60 %% of its share");
         ok(t.loops <= 2 || t.loops * rows[i].processes <= rows[i].cpus, "and no more threads than CPUs");
     }
     hn_cpus_begin();

@@ -152,7 +152,7 @@ static void set_poll_done(struct hw_task *t)
 {
     struct poll *p = hw_container_of(t, struct poll, task);
     p->by = pthread_self();
-    p->driver->loop.moved += p->bytes;
+    p->driver->loop.moved[0] += p->bytes;
     hw_loop_post(&p->driver->loop, &p->next);
     hw_loop_post_late(&p->driver->loop, &p->more);
     atomic_store(&p->done, true);
@@ -353,6 +353,67 @@ static int count_disturbed(struct hw_driver *d)
     return begun + (read(d->wake, &wakes, sizeof wakes) == sizeof wakes ? (int)wakes : 0);
 }
 
+/* Returns true if the thread goes to sleep soon after work that lets it poll for 80 ms, while the drivers transfer this
+ * number of bytes/s. */
+static bool sleeps_soon(struct hw_driver *d, uint64_t rate)
+{
+    hw_driver_enter(d);
+    d->rate.began = HW_NEVER / 2; /* the driver measures no rate itself */
+    atomic_store(&d->rate.ended, HW_NEVER / 2);
+    atomic_store(&d->rate.bytes_per_s[0], rate / 3);
+    atomic_store(&d->rate.bytes_per_s[1], rate);
+    hw_driver_end(d);
+    poll.task.run = work_long;
+    poll_once(d, 0);
+    poll.task.run = set_poll_done;
+    poll_until_all_done();
+    usleep(5000);
+    return atomic_load(&d->asleep) > 0;
+}
+
+/* Returns the rate that the driver measures while it reads `bytes` bytes in each of about 1000 tasks, divided by the
+ * rate that the caller measures. */
+static double measure_own_rate(struct hw_driver *d, size_t bytes)
+{
+    hw_driver_enter(d);
+    d->rate.began = 0;
+    hw_driver_end(d);
+    poll_once(d, 0);
+    poll_until_all_done();
+    uint64_t began = hw_now(), n = 0;
+    while (hw_now() - began < 4 * HW_MS) {
+        poll_once(d, bytes);
+        n++;
+    }
+    double rate = (double)(n * bytes) / ((double)(hw_now() - began) / 1e9);
+    return (double)atomic_load(&d->rate.bytes_per_s[0]) / rate;
+}
+
+/* The drivers carry enough from 1 GB/s to 2 GB/s. */
+static void test_rates(void)
+{
+    struct hw_driver *d = &two[0];
+    if (hw_driver_init(d, two, 2) < 0)
+        abort();
+    d->busy = 10000 * HW_MS;
+    d->busy_below = 1000000000;
+    if (hw_driver_start(d, "poll/0") < 0)
+        abort();
+    bool low = true, high = true, sleeps = false, right = false;
+    for (int k = 0; k < TRIES && (low || high || !sleeps || !right); k++) { /* a busy machine may delay a thread */
+        low = low && sleeps_soon(d, 999000000);
+        high = high && sleeps_soon(d, 2001000000);
+        sleeps = sleeps || sleeps_soon(d, 1500000000);
+        double of = measure_own_rate(d, 1000);
+        right = right || (of > 0.5 && of < 2);
+    }
+    ok(right, "a driver measures its rate");
+    ok(!low && !high, "the thread polls while the rate is below or above the limits");
+    ok(sleeps, "and sleeps while the NICs have enough to do");
+    hw_driver_stop(d);
+    hw_driver_free(d);
+}
+
 static void test_polling(void)
 {
     poll.task.run = set_poll_done;
@@ -434,5 +495,6 @@ int main(void)
     hw_driver_stop(&driver);
     hw_driver_free(&driver);
     test_polling();
+    test_rates();
     return tap_done();
 }
