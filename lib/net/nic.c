@@ -31,13 +31,35 @@ static unsigned prefix_of(const struct sockaddr *mask)
     return bits;
 }
 
+static bool is_same_nic(const struct hw_nic *a, const struct hw_nic *b)
+{
+    return a->addr.sa.sa_family == b->addr.sa.sa_family && strcmp(a->name, b->name) == 0;
+}
+
+/* Makes room for another NIC in a full list: removes the last entry that has an earlier entry with the same NIC and
+ * address family. Returns the number of remaining entries, which is n if there is no such entry, or if the other NIC
+ * has an entry of this family already. */
+static size_t drop_second_address(struct hw_nic *out, size_t n, const struct hw_nic *other)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_same_nic(&out[i], other))
+            return n;
+    for (size_t i = n; i-- > 1;)
+        for (size_t k = 0; k < i; k++)
+            if (is_same_nic(&out[i], &out[k])) {
+                memmove(&out[i], &out[i + 1], (n - i - 1) * sizeof(*out));
+                return n - 1;
+            }
+    return n;
+}
+
 int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
 {
     struct ifaddrs *list;
     if (getifaddrs(&list) < 0)
         return hw_fail(-errno, "listing network interfaces: %s", strerror(errno));
     size_t n = 0;
-    for (struct ifaddrs *i = list; i && n < max; i = i->ifa_next) {
+    for (struct ifaddrs *i = list; i; i = i->ifa_next) {
         if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || strlen(i->ifa_name) >= HAWSER_NIC_NAME)
             continue;
         struct hw_nic nic = {.loopback = i->ifa_flags & IFF_LOOPBACK, .prefix = prefix_of(i->ifa_netmask)};
@@ -52,7 +74,10 @@ int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
         memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* the length was checked above */
         /* an alias such as "eth0:1" is the same NIC */
         nic.name[strcspn(nic.name, ":")] = 0;
-        out[n++] = nic;
+        if (n == max)
+            n = drop_second_address(out, n, &nic);
+        if (n < max)
+            out[n++] = nic;
     }
     freeifaddrs(list);
     return (int)n;
