@@ -241,6 +241,7 @@ struct hn_global {
     unsigned nnics, ndevices;
     struct hn_nic nic[HN_NICS_MAX];
     char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* comma-separated names, such as "eth0,eth1" */
+    atomic_uint absent;                       /* bit i is set after the log has reported that NIC i is not usable now */
     struct hn_device device[HN_NICS_MAX];
     uint8_t group[HN_NICS_MAX]; /* group of each NIC */
     unsigned groups;            /* number of groups that have a GPU; with HAWSER_NCCL_NEAR, of all groups */
