@@ -89,15 +89,17 @@ static bool by_ifname(const char *list, const char *nic)
 }
 
 /* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's choice. Without them, pass 0 accepts everything except the loopback
- * and NICs whose names begin with "docker". Pass 1, for a host with no other NIC, accepts the rest. */
+ * and, like NCCL, NICs whose names begin with "docker" or "virbr". Pass 1, for a host with no other NIC, accepts the
+ * rest. A list of NICs that are not to be used, such as "^docker", rarely names the loopback, which pass 0 does not
+ * accept either: other nodes cannot reach its address. */
 static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
     if (nics && *nics)
         return matches_nic_list(nics, n->name, true);
     if (ifname && *ifname)
-        return by_ifname(ifname, n->name);
-    bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0;
+        return by_ifname(ifname, n->name) && (*ifname != '^' || n->loopback == (pass > 0));
+    bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0 || strncmp(n->name, "virbr", 5) == 0;
     return pass == 0 ? !odd : odd;
 }
 

@@ -171,6 +171,25 @@ static bool many_addresses(void)
     return strcmp(hn_g.nics, "eth0") == 0 && works(0);
 }
 
+static bool not_virbr(void)
+{
+    add_test_nic("virbr0", 0);
+    add_test_nic("eth0", 1);
+    (void)hn_init(logger, NULL);
+    return strcmp(hn_g.nics, "eth0") == 0;
+}
+
+static bool all_but_docker(void)
+{
+    setenv("NCCL_SOCKET_IFNAME", "^docker", 1);
+    add_test_nic("docker0", 0);
+    (void)hn_init(logger, NULL);
+    bool alone = strcmp(hn_g.nics, "lo") == 0 && hn_finalize() == ncclSuccess;
+    add_test_nic("eth0", 1);
+    (void)hn_init(logger, NULL);
+    return alone && strcmp(hn_g.nics, "eth0") == 0 && works(0);
+}
+
 static bool odd_names(void)
 {
     add_test_nic("a,b", 0);
@@ -262,6 +281,8 @@ int main(void)
         {many_long_names, "20 NICs with names of 15 characters"},
         {forty_nics, "of 40 NICs, 32 are used, and the others are named"},
         {many_addresses, "the loopback has 101 addresses"},
+        {all_but_docker, "a list of other NICs selects the loopback only if there is nothing else"},
+        {not_virbr, "the bridge of libvirt, whose address is the same on every node, is not used"},
         {odd_names, "NICs whose names are not possible in a list are left out"},
         {vanished_before_listen, "a NIC is removed between init and listen"},
         {down_before_connect, "a NIC is down before connect"},

@@ -56,7 +56,7 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
     list[0] = left[0] = 0;
     for (size_t i = 0; i < n->n_netdev; i++) {
         const struct hw_netdev *d = &n->netdev[i];
-        if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0)
+        if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0 && strncmp(d->name, "virbr", 5) != 0)
             append_nic_name(p->why[i] ? left : list, d->name);
     }
     return *list && *left;
