@@ -204,13 +204,23 @@ static int try_once(struct hn_link *l)
     return 0;
 }
 
+/* Returns true if there is an address that no attempt has used. At another address, another process may listen, because
+ * several nodes can have the same address in different networks. So an answer does not count before the last address
+ * was tried. */
+static bool is_address_left(const struct hn_link *l)
+{
+    return l->to.host != hn_g.host && l->failures + 1 < count_addresses(&l->to);
+}
+
 static bool is_final(struct hn_link *l, int rc)
 {
     uint64_t now = hw_now();
     if (rc == -ECONNREFUSED && !l->refused)
         l->refused = now;
-    return now >= l->give_up || (l->refused && now >= l->refused + HN_REFUSED_MS * HW_MS) || rc == -EACCES ||
-           rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE;
+    if (now >= l->give_up || rc == -ENOMEM || rc == -EMFILE)
+        return true;
+    const bool over = l->refused && now >= l->refused + HN_REFUSED_MS * HW_MS;
+    return !is_address_left(l) && (over || rc == -EACCES || rc == -EPERM || rc == -EPROTO);
 }
 
 /* Returns the pause in ms after a failed attempt, and counts the attempt. */
