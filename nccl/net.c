@@ -457,9 +457,10 @@ ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
     (void)pthread_once(&once, at_fork);
     pthread_mutex_lock(&hn_g.mu);
     hn_cpus_begin();
-    if (!hn_g.logger)
+    /* other threads read these pointers without g.mu: written only once */
+    if (!hn_g.logger && logger)
         hn_g.logger = logger;
-    if (!hn_g.profiler)
+    if (!hn_g.profiler && profiler)
         hn_g.profiler = profiler;
     /* NICs may have been renamed since the last communicator of a process that lives longer */
     if (!hn_g.surveyed || (!hn_g.inits && !hn_g.h))
