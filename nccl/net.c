@@ -178,6 +178,21 @@ static void place_nics(void)
     hn_g.ndevices = hn_make_devices(hn_g.nic, hn_g.nnics, hn_g.groups > 1, rails ? rails : "", hn_g.device);
 }
 
+/* Warns of names in HAWSER_NICS that select no NIC, for example because of a typing error. */
+static void say_unused_names(const char *list, const char *rest)
+{
+    char unused[HW_ERR_TEXT] = "", name[HAWSER_NIC_NAME];
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(n, sizeof(name)), list);
+        if (n && !hw_nic_listed(hn_g.nics, name) && !hw_nic_listed(rest, name))
+            append_name(unused, sizeof(unused), name);
+    }
+    if (*unused)
+        hn_say(NCCL_LOG_WARN, "HAWSER_NICS: not used: %s; there is no such NIC, or it is down or has no address",
+               unused);
+}
+
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
@@ -209,6 +224,8 @@ static void survey_usable_nics(void)
     const bool chosen = (nics && *nics) || (ifname && *ifname);
     hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
     hn_g.surveyed = true;
+    if (hn_g.nnics && nics)
+        say_unused_names(nics, rest);
     if (hn_g.nnics)
         hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else

@@ -171,6 +171,16 @@ static bool many_addresses(void)
     return strcmp(hn_g.nics, "eth0") == 0 && works(0);
 }
 
+static bool misspelled(void)
+{
+    setenv("HAWSER_NICS", "eth0,eht1,eth2", 1);
+    for (unsigned i = 0; i < 3; i++)
+        add_test_nic(i == 0 ? "eth0" : i == 1 ? "eth1" : "eth2", i);
+    run("ip link set eth2 down");
+    (void)hn_init(logger, NULL);
+    return strcmp(hn_g.nics, "eth0") == 0 && strstr(warned, "not used: eht1,eth2;") && works(0);
+}
+
 static bool not_virbr(void)
 {
     add_test_nic("virbr0", 0);
@@ -282,6 +292,7 @@ int main(void)
         {forty_nics, "of 40 NICs, 32 are used, and the others are named"},
         {many_addresses, "the loopback has 101 addresses"},
         {all_but_docker, "a list of other NICs selects the loopback only if there is nothing else"},
+        {misspelled, "names in HAWSER_NICS that select no NIC are reported"},
         {not_virbr, "the bridge of libvirt, whose address is the same on every node, is not used"},
         {odd_names, "NICs whose names are not possible in a list are left out"},
         {vanished_before_listen, "a NIC is removed between init and listen"},
