@@ -189,7 +189,7 @@ static void say_unused_names(const char *list, const char *rest)
             append_name(unused, sizeof(unused), name);
     }
     if (*unused)
-        hn_say(NCCL_LOG_WARN, "HAWSER_NICS: not used: %s; there is no such NIC, or it is down or has no address",
+        hn_say(NCCL_LOG_WARN, "HAWSER_NICS: not used: %s; there is no such NIC, or it is down or has no usable address",
                unused);
 }
 
