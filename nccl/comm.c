@@ -3,6 +3,7 @@
 #include "inner.h"
 #include "wire/wire.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -327,6 +328,15 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return hn_error(hw_fail(-EINVAL, "dma-bufs are not supported"), "regMrDmaBuf");
 }
 
+ncclResult_t hn_refuse_size(const char *what, int size)
+{
+    return hn_error(hw_fail(-EINVAL,
+                            "the size is %d: NCCL counts bytes in an int here, and the size has overflowed; reduce "
+                            "NCCL_BUFFSIZE or NCCL_P2P_NET_CHUNKSIZE",
+                            size),
+                    what);
+}
+
 /* Cancels the communicator's requests on m. NCCL may still test the other requests. Fails with -ETIMEDOUT if a request
  * on m has not ended and may still access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
@@ -493,7 +503,7 @@ static ncclResult_t test_request(struct hn_req *r, int *done, int *sizes)
     else
         free_request(r);
     if (sizes)
-        sizes[0] = (int)len;
+        sizes[0] = (int)HW_MIN(len, (uint64_t)INT_MAX); /* a larger size would become negative */
     *done = 1;
     return ncclSuccess;
 }

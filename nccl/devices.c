@@ -16,6 +16,7 @@
 #define VIRTUAL_MBPS 24000 /* Mbit/s of a device if one of its NICs reports no speed */
 /* minimum Mbit/s of a device: NCCL finds no path below 960 Mbit/s, because its search ends at 0.12 GB/s */
 #define LEAST_MBPS 1000
+#define MOST_MBPS  INT32_MAX /* a higher speed is an error of the driver: the sum of all NICs' speeds could overflow */
 
 void hn_find_places(int root, struct hn_nic *nic, unsigned n)
 {
@@ -30,7 +31,8 @@ void hn_find_places(int root, struct hn_nic *nic, unsigned n)
             nic[i].pci.depth = 0;
         if (hw_root_i64(root, &value, "sys/class/net/%s/device/numa_node", nic[i].name) == 0)
             nic[i].numa = (int)value;
-        if (hw_root_i64(root, &value, "sys/class/net/%s/speed", nic[i].name) == 0 && value > 0) /* -1 means unknown */
+        if (hw_root_i64(root, &value, "sys/class/net/%s/speed", nic[i].name) == 0 && value > 0 &&
+            value <= MOST_MBPS) /* -1 means unknown */
             nic[i].mbps = (uint64_t)value;
     }
 }
@@ -102,19 +104,14 @@ unsigned hn_group_nics(int root, const struct hn_nic *nic, unsigned n, uint8_t *
     return switches ? switches : nodes;
 }
 
-/* Returns the index of the first NIC that the map puts on the same rail as NIC i, possibly i itself, or HN_NO_RAIL if
- * there is none. */
-static int find_rail(const char *rails, const struct hn_nic *nic, unsigned n, unsigned i)
+/* Returns the number of the NIC's rail in the map, or HN_NO_RAIL if there is none. NCCL compares these numbers between
+ * nodes that share NVLink, where the same rail may have another NIC. */
+static int find_rail(const char *rails, const struct hn_nic *nic)
 {
-    struct hw_path_end end[2] = {{.addr = nic[i].ip}};
-    memcpy(end[0].name, nic[i].name, sizeof(end[0].name));
-    for (unsigned k = 0; k < n; k++) {
-        end[1] = (struct hw_path_end){.addr = nic[k].ip};
-        memcpy(end[1].name, nic[k].name, sizeof(end[1].name));
-        if (hw_rails_join(rails, &end[0], &end[1]))
-            return (int)k;
-    }
-    return HN_NO_RAIL;
+    struct hw_path_end end = {.addr = nic->ip};
+    memcpy(end.name, nic->name, sizeof(end.name));
+    const int number = hw_rails_number(rails, &end);
+    return number < 0 || number > INT16_MAX ? HN_NO_RAIL : number;
 }
 
 /* Writes the NIC's PCI path in the kernel's form, which NCCL uses for its topology. Leaves out unchanged if the NIC has
@@ -148,7 +145,7 @@ unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const
         out[d] = (struct hn_device){.nic = d % n, .rail = HN_NO_RAIL};
         out[d].mbps = apart ? share_speed(on, 1, shared) : share_speed(nic, n, devices);
         if (apart || n == 1)
-            out[d].rail = find_rail(rails, nic, n, d % n);
+            out[d].rail = find_rail(rails, on);
         snprintf(out[d].name, sizeof(out[d].name), "%s/%d", on->name, (int)d);
         find_pci_path(on->name, out[d].pci, sizeof(out[d].pci));
     }

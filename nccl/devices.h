@@ -31,7 +31,7 @@ struct hn_nic {
 struct hn_device {
     unsigned nic;
     int mbps; /* this device's share of its NIC's speed, or of the speed of all NICs (share_speed()) */
-    int rail; /* equal for devices on the same rail; HN_NO_RAIL if unknown, or if each device sends over several NICs */
+    int rail; /* number of the rail in the map; HN_NO_RAIL if unknown, or if each device sends over several NICs */
     char name[32], pci[256];
 };
 

@@ -128,14 +128,69 @@ static int choose_try_ms(const struct hn_handle *to)
     return to->host == hn_g.host ? TRY_MS : HW_MIN(HW_MAX(each, TRY_LEAST_MS), TRY_MS);
 }
 
+/* Removes from a list of names those of NICs that are not in `now`. */
+static void keep_present(char *list, const struct hw_nic *now, int n)
+{
+    char *to = list;
+    for (const char *p = list; *p;) {
+        const size_t len = strcspn(p, ",");
+        const char *next = p + len + (p[len] == ',');
+        bool found = false;
+        for (int i = 0; i < n && !found; i++)
+            found = strlen(now[i].name) == len && memcmp(now[i].name, p, len) == 0;
+        if (found) {
+            if (to > list)
+                *to++ = ',';
+            memmove(to, p, len);
+            to += len;
+        }
+        p = next;
+    }
+    *to = 0;
+}
+
+/* Logs each NIC once when it is found to be missing in the list of present NICs, and once when it is back. */
+static void say_absent(const char *present)
+{
+    for (unsigned i = 0; i < hn_g.nnics; i++) {
+        const char *name = hn_g.nic[i].name;
+        const unsigned bit = 1u << i;
+        if (hw_nic_listed(present, name)) {
+            if (atomic_fetch_and(&hn_g.absent, ~bit) & bit)
+                hn_say(NCCL_LOG_INFO, "NIC %s is usable again: new connections use it", name);
+        } else if (!(atomic_fetch_or(&hn_g.absent, bit) & bit)) {
+            hn_say(NCCL_LOG_WARN, "NIC %s is down or has lost its address: new connections use the other NICs", name);
+        }
+    }
+}
+
+/* Stores the NICs of this process that have an address now and, of these, the NICs that the link prefers. libhawser
+ * would refuse to connect if one of the NICs were missing. If no NIC has an address, nics is "", and libhawser reports
+ * why it cannot connect. */
+static void find_present(const struct hn_link *l, const char *host, char nics[sizeof(hn_g.nics)],
+                         char prefer[sizeof(hn_g.nics)])
+{
+    struct hw_nic now[HW_NIC_MAX];
+    const int n = hw_nics_list(now, HW_NIC_MAX, strchr(host, ':') != NULL);
+    memcpy(nics, hn_g.nics, sizeof(hn_g.nics));
+    hn_group_names(l->group, prefer);
+    if (n < 0)
+        return;
+    keep_present(nics, now, n);
+    keep_present(prefer, now, n);
+    if (*nics)
+        say_absent(nics);
+}
+
 static int try_once(struct hn_link *l)
 {
-    char host[INET6_ADDRSTRLEN], prefer[sizeof(hn_g.nics)];
-    struct hawser_connect_options o = {.size = sizeof(o), .key = l->to.key, .key_len = HN_KEY, .prefer = prefer};
+    char host[INET6_ADDRSTRLEN], nics[sizeof(hn_g.nics)], prefer[sizeof(hn_g.nics)];
+    struct hawser_connect_options o = {
+        .size = sizeof(o), .key = l->to.key, .key_len = HN_KEY, .nics = nics, .prefer = prefer};
     hawser_peer *peer;
     if (!next_address(l, host))
         return hw_fail(-EPROTO, "the handle contains no address");
-    hn_group_names(l->group, prefer);
+    find_present(l, host, nics, prefer);
     int rc = hawser_connect(hn_g.h, host, l->to.port, &o, choose_try_ms(&l->to), &peer);
     if (rc && l->to.host != hn_g.host && is_loopback_only(&l->to))
         return hw_wrap(rc,
@@ -149,13 +204,23 @@ static int try_once(struct hn_link *l)
     return 0;
 }
 
+/* Returns true if there is an address that no attempt has used. At another address, another process may listen, because
+ * several nodes can have the same address in different networks. So an answer does not count before the last address
+ * was tried. */
+static bool is_address_left(const struct hn_link *l)
+{
+    return l->to.host != hn_g.host && l->failures + 1 < count_addresses(&l->to);
+}
+
 static bool is_final(struct hn_link *l, int rc)
 {
     uint64_t now = hw_now();
     if (rc == -ECONNREFUSED && !l->refused)
         l->refused = now;
-    return now >= l->give_up || (l->refused && now >= l->refused + HN_REFUSED_MS * HW_MS) || rc == -EACCES ||
-           rc == -EPERM || rc == -EPROTO || rc == -ENOMEM || rc == -EMFILE;
+    if (now >= l->give_up || rc == -ENOMEM || rc == -EMFILE)
+        return true;
+    const bool over = l->refused && now >= l->refused + HN_REFUSED_MS * HW_MS;
+    return !is_address_left(l) && (over || rc == -EACCES || rc == -EPERM || rc == -EPROTO);
 }
 
 /* Returns the pause in ms after a failed attempt, and counts the attempt. */

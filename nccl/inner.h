@@ -215,9 +215,9 @@ struct hn_threads {
 /* Make this process visible to other processes with this plugin, and invisible again. Call under g.mu. */
 void hn_cpus_begin(void);
 void hn_cpus_end(void);
-/* Chooses the threads of a process. `processes` processes share `cpus` CPUs, and the speeds of the NICs add up to
- * `mbps` Mb/s (0 if unknown). */
-struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps);
+/* Chooses the threads of a process. `processes` processes share `cpus` CPUs. The speeds of the NICs, which `all`
+ * processes share, add up to `mbps` Mb/s (0 if unknown). */
+struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t mbps, unsigned all);
 /* Returns how many processes in this network namespace use this plugin, this process included. Call under g.mu. */
 unsigned hn_count_processes(void);
 /* Chooses the threads for the current CPUs, processes and NICs, and logs the choice. Call under g.mu. */
@@ -242,6 +242,7 @@ struct hn_global {
     unsigned nnics, ndevices;
     struct hn_nic nic[HN_NICS_MAX];
     char nics[HN_NICS_MAX * HAWSER_NIC_NAME]; /* comma-separated names, such as "eth0,eth1" */
+    atomic_uint absent;                       /* bit i is set after the log has reported that NIC i is not usable now */
     struct hn_device device[HN_NICS_MAX];
     uint8_t group[HN_NICS_MAX]; /* group of each NIC */
     unsigned groups;            /* number of groups that have a GPU; with HAWSER_NCCL_NEAR, of all groups */

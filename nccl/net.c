@@ -89,30 +89,55 @@ static bool by_ifname(const char *list, const char *nic)
 }
 
 /* HAWSER_NICS and NCCL_SOCKET_IFNAME are the user's choice. Without them, pass 0 accepts everything except the loopback
- * and NICs whose names begin with "docker". Pass 1, for a host with no other NIC, accepts the rest. */
+ * and, like NCCL, NICs whose names begin with "docker" or "virbr". Pass 1, for a host with no other NIC, accepts the
+ * rest. A list of NICs that are not to be used, such as "^docker", rarely names the loopback, which pass 0 does not
+ * accept either: other nodes cannot reach its address. */
 static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
     if (nics && *nics)
         return matches_nic_list(nics, n->name, true);
     if (ifname && *ifname)
-        return by_ifname(ifname, n->name);
-    bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0;
+        return by_ifname(ifname, n->name) && (*ifname != '^' || n->loopback == (pass > 0));
+    bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0 || strncmp(n->name, "virbr", 5) == 0;
     return pass == 0 ? !odd : odd;
 }
 
-static void add_nic(const struct hw_nic *n)
+/* Returns true if the NIC's name can be in the value of knob nics. The kernel allows commas and any byte above 127. */
+static bool is_listable(const char *name)
+{
+    for (; *name; name++)
+        if (*name <= ' ' || *name > '~' || *name == ',')
+            return false;
+    return true;
+}
+
+/* Appends a name to a comma-separated list, or leaves out the name if there is no room for it. */
+static void append_name(char *list, size_t cap, const char *name)
+{
+    const size_t len = strlen(list), comma = len > 0;
+    if (len + comma + strlen(name) >= cap)
+        return;
+    if (comma)
+        list[len] = ',';
+    memcpy(list + len + comma, name, strlen(name) + 1);
+}
+
+/* Adds a NIC, or adds its name to *rest if there is no room for the NIC. */
+static void add_nic(const struct hw_nic *n, char rest[HW_ERR_TEXT])
 {
     for (unsigned i = 0; i < hn_g.nnics; i++)
         if (strcmp(hn_g.nic[i].name, n->name) == 0)
             return;
-    if (hn_g.nnics == HN_NICS_MAX)
+    if (hn_g.nnics == HN_NICS_MAX) {
+        if (!hw_nic_listed(rest, n->name))
+            append_name(rest, HW_ERR_TEXT, n->name);
         return;
+    }
     struct hn_nic *nic = &hn_g.nic[hn_g.nnics++];
     memcpy(nic->name, n->name, sizeof(nic->name));
     nic->ip = n->addr;
-    size_t len = strlen(hn_g.nics);
-    snprintf(hn_g.nics + len, sizeof(hn_g.nics) - len, "%s%s", len ? "," : "", n->name);
+    append_name(hn_g.nics, sizeof(hn_g.nics), n->name);
 }
 
 /* HAWSER_NCCL_NEAR is for measurements: 0 puts all NICs into one group, and 1 makes each NIC a separate group. */
@@ -153,18 +178,44 @@ static void place_nics(void)
     hn_g.ndevices = hn_make_devices(hn_g.nic, hn_g.nnics, hn_g.groups > 1, rails ? rails : "", hn_g.device);
 }
 
+/* Warns of names in HAWSER_NICS that select no NIC, for example because of a typing error. */
+static void say_unused_names(const char *list, const char *rest)
+{
+    char unused[HW_ERR_TEXT] = "", name[HAWSER_NIC_NAME];
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)HW_MIN(n, sizeof(name)), list);
+        if (n && !hw_nic_listed(hn_g.nics, name) && !hw_nic_listed(rest, name))
+            append_name(unused, sizeof(unused), name);
+    }
+    if (*unused)
+        hn_say(NCCL_LOG_WARN, "HAWSER_NICS: not used: %s; there is no such NIC, or it is down or has no usable address",
+               unused);
+}
+
 static void survey_usable_nics(void)
 {
     struct hw_nic nic[HW_NIC_MAX];
+    char rest[HW_ERR_TEXT] = "";
+    const char *odd = "";
     hn_g.nnics = 0;
     *hn_g.nics = 0;
+    atomic_store(&hn_g.absent, 0);
     /* In each pass of is_usable_nic(), IPv6 addresses count only if no accepted NIC has an IPv4 address. */
     for (int pass = 0; pass < 4 && hn_g.nnics == 0; pass++) {
         int n = hw_nics_list(nic, HW_NIC_MAX, pass % 2);
         for (int i = 0; i < n; i++)
-            if (is_usable_nic(&nic[i], pass / 2))
-                add_nic(&nic[i]);
+            if (is_usable_nic(&nic[i], pass / 2)) {
+                if (is_listable(nic[i].name))
+                    add_nic(&nic[i], rest);
+                else if (strcmp(nic[i].name, odd) != 0)
+                    hn_say(NCCL_LOG_WARN, "NIC %s is not used: its name has a comma or a byte that is not ASCII",
+                           odd = nic[i].name);
+            }
     }
+    if (*rest)
+        hn_say(NCCL_LOG_WARN, "not used: %s; at most %d NICs are used: select them with HAWSER_NICS", rest,
+               HN_NICS_MAX);
     place_nics();
     /* Transport tcp would accept GPU memory too, but would copy it through host memory, and NCCL's own copies are
      * faster. */
@@ -173,6 +224,8 @@ static void survey_usable_nics(void)
     const bool chosen = (nics && *nics) || (ifname && *ifname);
     hn_g.gpu = transport && strcmp(transport, "devmem") == 0;
     hn_g.surveyed = true;
+    if (hn_g.nnics && nics)
+        say_unused_names(nics, rest);
     if (hn_g.nnics)
         hn_say(NCCL_LOG_INFO, "using %s%s", hn_g.nics, hn_g.gpu ? ", with GPU memory" : "");
     else
@@ -209,7 +262,7 @@ void hn_group_names(unsigned group, char out[HN_NICS_MAX * HAWSER_NIC_NAME])
 }
 
 /* Returns an address of the NIC from the list `now`: the address that the survey found, or the first of the same family
- * if the NIC has lost that address. Returns the address that the survey found if the NIC has none now. */
+ * if the NIC has lost that address. Returns NULL if the NIC has none now. */
 static const union hw_addr *find_address(const struct hn_nic *nic, const struct hw_nic *now, int n)
 {
     const union hw_addr *first = NULL;
@@ -220,7 +273,7 @@ static const union hw_addr *find_address(const struct hn_nic *nic, const struct 
             return &nic->ip;
         first = first ? first : &now[i].addr;
     }
-    return first ? first : &nic->ip;
+    return first;
 }
 
 static void encode_address(struct hn_addr *a, const union hw_addr *ip)
@@ -250,10 +303,13 @@ void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
     unsigned n = 0;
     int addresses = hw_nics_list(now, HW_NIC_MAX, true);
     memset(out, 0, HN_ADDRS * sizeof(*out));
-    for (int pass = 0; pass < 2; pass++)
-        for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++)
-            if ((hn_g.near && hn_g.group[i] != group) == pass)
-                encode_address(&out[n++], find_address(&hn_g.nic[i], now, addresses));
+    /* NICs that have no address now come last, with the addresses that the survey found */
+    for (int pass = 0; pass < 4; pass++)
+        for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++) {
+            const union hw_addr *ip = find_address(&hn_g.nic[i], now, addresses);
+            if ((hn_g.near && hn_g.group[i] != group) == pass % 2 && (ip == NULL) == pass / 2)
+                encode_address(&out[n++], ip ? ip : &hn_g.nic[i].ip);
+        }
     add_other_family(out, n, now, addresses);
 }
 
@@ -422,9 +478,10 @@ ncclResult_t hn_init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
     (void)pthread_once(&once, at_fork);
     pthread_mutex_lock(&hn_g.mu);
     hn_cpus_begin();
-    if (!hn_g.logger)
+    /* other threads read these pointers without g.mu: written only once */
+    if (!hn_g.logger && logger)
         hn_g.logger = logger;
-    if (!hn_g.profiler)
+    if (!hn_g.profiler && profiler)
         hn_g.profiler = profiler;
     /* NICs may have been renamed since the last communicator of a process that lives longer */
     if (!hn_g.surveyed || (!hn_g.inits && !hn_g.h))

@@ -48,6 +48,10 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh);
 ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh);
 ncclResult_t hn_dereg(void *comm, void *mh);
 
+/* Logs that NCCL passed a negative size to the function `what`, and returns an error. Only tables up to v8 have signed
+ * sizes. */
+ncclResult_t hn_refuse_size(const char *what, int size);
+
 /* If hn_isend() or hn_irecv() sets *req to NULL, call it again. hn_iflush() always sets *req to NULL, because there is
  * nothing to flush. */
 ncclResult_t hn_isend(void *sc, void *data, size_t size, int tag, void *mh, void *phandle, void **req);

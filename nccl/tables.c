@@ -279,7 +279,7 @@ static ncclResult_t reg_mr_v8(void *comm, void *data, size_t size, int type, voi
 static ncclResult_t reg_mr_v6(void *comm, void *data, int size, int type, void **mh)
 {
     *mh = NULL;
-    return size < 0 ? ncclInvalidArgument : hn_reg(comm, data, (size_t)size, type, mh);
+    return size < 0 ? hn_refuse_size("regMr", size) : hn_reg(comm, data, (size_t)size, type, mh);
 }
 
 static ncclResult_t reg_mr_dma_buf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mh)
@@ -304,7 +304,7 @@ static ncclResult_t isend_v9(void *sc, void *data, size_t size, int tag, void *m
 static ncclResult_t isend_v6(void *sc, void *data, int size, int tag, void *mh, void **req)
 {
     *req = NULL;
-    return size < 0 ? ncclInvalidArgument : isend_v10(sc, data, (size_t)size, tag, mh, NULL, req);
+    return size < 0 ? hn_refuse_size("isend", size) : isend_v10(sc, data, (size_t)size, tag, mh, NULL, req);
 }
 
 static ncclResult_t irecv_v10(void *rc, int n, void **data, size_t *sizes, int *tags, void **mhs, void **phandles,
@@ -324,8 +324,8 @@ static ncclResult_t irecv_v6(void *rc, int n, void **data, int *sizes, int *tags
     size_t size = n == MAX_RECVS ? (size_t)sizes[0] : 0;
 
     *req = NULL;
-    if (n != MAX_RECVS || sizes[0] < 0)
-        return ncclInvalidArgument;
+    if (n == MAX_RECVS && sizes[0] < 0)
+        return hn_refuse_size("irecv", sizes[0]);
     return irecv_v10(rc, n, data, &size, tags, mhs, NULL, req);
 }
 

@@ -37,7 +37,7 @@ struct hw_knobs {
     uint64_t devmem_queues;   /* receive queues per NIC and GPU */
     uint64_t devmem_piece;    /* size of the pieces that NICs fill, in bytes; 0 for the kernel's page size */
     bool require_direct;      /* fail instead of falling back from the device path */
-    char nics[256];           /* NICs to use, comma-separated; "" for all NICs with a route */
+    char nics[1024];          /* up to 64 NICs to use, comma-separated; "" for all NICs with a route */
     char rails[1024];         /* NICs that may be paired, as text or @FILE; "" for no restriction */
     char advertise[512];   /* comma-separated [NIC=]ADDRESS[:PORT] that peers use in place of the NICs' own addresses */
     uint64_t require_nics; /* minimum number of pairs of NICs that must work for a connection to succeed; 0 for one */

@@ -101,19 +101,17 @@ struct hw_cpus hw_cpus_read(pid_t thread)
     struct hw_cpus c = {.shared = HW_HASH_START};
     CPU_ZERO(&set);
     if (sched_getaffinity(thread, sizeof set, &set) == 0) {
-        c.n = (unsigned)CPU_COUNT(&set);
+        c.mask = (unsigned)CPU_COUNT(&set);
         c.shared = hw_hash(c.shared, &set, sizeof set);
     } else { /* for example if the machine has more CPUs than cpu_set_t can hold */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
-        c.n = online > 0 ? (unsigned)online : 1;
+        c.mask = online > 0 ? (unsigned)online : 1;
     }
     int root = hw_root_open("/");
-    unsigned quota = root < 0 ? 0 : hw_cpu_quota(root);
-    if (quota && quota < c.n) {
-        c.n = quota;
-        c.shared = hash_groups(c.shared, root);
-    }
+    c.quota = root < 0 ? 0 : hw_cpu_quota(root);
+    c.group = c.quota ? hash_groups(HW_HASH_START, root) : 0;
     hw_close(&root);
-    c.n = HW_MAX(c.n, 1u);
+    c.mask = HW_MAX(c.mask, 1u);
+    c.n = c.quota ? HW_MIN(c.mask, c.quota) : c.mask;
     return c;
 }

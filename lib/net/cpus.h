@@ -8,9 +8,11 @@
 #include <sys/types.h>
 
 struct hw_cpus {
-    unsigned n;      /* at least 1 */
-    uint64_t shared; /* equal for processes that share these CPUs, that is, that have the same affinity and, if a quota
-                        applies, the same control group */
+    unsigned n;      /* CPUs that can be used: the smaller of mask and quota, at least 1 */
+    unsigned mask;   /* CPUs of the affinity, at least 1 */
+    unsigned quota;  /* CPUs that the quota allows, or 0 if there is none */
+    uint64_t shared; /* equal for processes with the same affinity, which share the CPUs of the mask */
+    uint64_t group;  /* equal for processes of the same control group, which share the quota; 0 if there is none */
 };
 
 /* Reads the CPUs that a thread of this process can use. 0 means the calling thread, and the process ID means the main

@@ -31,28 +31,63 @@ static unsigned prefix_of(const struct sockaddr *mask)
     return bits;
 }
 
+static bool is_same_nic(const struct hw_nic *a, const struct hw_nic *b)
+{
+    return a->addr.sa.sa_family == b->addr.sa.sa_family && strcmp(a->name, b->name) == 0;
+}
+
+/* Makes room for another NIC in a full list: removes the last entry that has an earlier entry with the same NIC and
+ * address family. Returns the number of remaining entries, which is n if there is no such entry, or if the other NIC
+ * has an entry of this family already. */
+static size_t drop_second_address(struct hw_nic *out, size_t n, const struct hw_nic *other)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_same_nic(&out[i], other))
+            return n;
+    for (size_t i = n; i-- > 1;)
+        for (size_t k = 0; k < i; k++)
+            if (is_same_nic(&out[i], &out[k])) {
+                memmove(&out[i], &out[i + 1], (n - i - 1) * sizeof(*out));
+                return n - 1;
+            }
+    return n;
+}
+
+/* Converts an entry of getifaddrs(). Returns false if the interface is down or if the entry has no usable address. */
+static bool read_nic(const struct ifaddrs *i, bool want_v6, struct hw_nic *out)
+{
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || strlen(i->ifa_name) >= HAWSER_NIC_NAME)
+        return false;
+    struct hw_nic nic = {.loopback = i->ifa_flags & IFF_LOOPBACK, .prefix = prefix_of(i->ifa_netmask)};
+    if (i->ifa_addr->sa_family == AF_INET)
+        memcpy(&nic.addr.in, i->ifa_addr, sizeof(nic.addr.in));
+    else if (i->ifa_addr->sa_family == AF_INET6 && want_v6)
+        memcpy(&nic.addr.in6, i->ifa_addr, sizeof(nic.addr.in6));
+    else
+        return false;
+    if (nic.addr.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&nic.addr.in6.sin6_addr))
+        return false;
+    memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* the length was checked above */
+    /* an alias such as "eth0:1" is the same NIC */
+    nic.name[strcspn(nic.name, ":")] = 0;
+    *out = nic;
+    return true;
+}
+
 int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6)
 {
     struct ifaddrs *list;
+    struct hw_nic nic;
     if (getifaddrs(&list) < 0)
         return hw_fail(-errno, "listing network interfaces: %s", strerror(errno));
     size_t n = 0;
-    for (struct ifaddrs *i = list; i && n < max; i = i->ifa_next) {
-        if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || strlen(i->ifa_name) >= HAWSER_NIC_NAME)
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (!read_nic(i, want_v6, &nic))
             continue;
-        struct hw_nic nic = {.loopback = i->ifa_flags & IFF_LOOPBACK, .prefix = prefix_of(i->ifa_netmask)};
-        if (i->ifa_addr->sa_family == AF_INET)
-            memcpy(&nic.addr.in, i->ifa_addr, sizeof(nic.addr.in));
-        else if (i->ifa_addr->sa_family == AF_INET6 && want_v6)
-            memcpy(&nic.addr.in6, i->ifa_addr, sizeof(nic.addr.in6));
-        else
-            continue;
-        if (nic.addr.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&nic.addr.in6.sin6_addr))
-            continue;
-        memcpy(nic.name, i->ifa_name, strlen(i->ifa_name) + 1); /* the length was checked above */
-        /* an alias such as "eth0:1" is the same NIC */
-        nic.name[strcspn(nic.name, ":")] = 0;
-        out[n++] = nic;
+        if (n == max)
+            n = drop_second_address(out, n, &nic);
+        if (n < max)
+            out[n++] = nic;
     }
     freeifaddrs(list);
     return (int)n;
@@ -120,17 +155,19 @@ bool hw_nic_reaches(const struct hw_nic *n, const union hw_addr *a)
 void hw_nic_of_socket(int fd, char name[HAWSER_NIC_NAME])
 {
     union hw_addr local;
-    struct hw_nic nics[HW_NIC_MAX];
+    struct ifaddrs *list;
+    struct hw_nic nic;
     socklen_t len = sizeof(local);
     memset(&local, 0, sizeof(local));
     memset(name, 0, HAWSER_NIC_NAME);
     (void)getsockname(fd, &local.sa, &len);
     hw_addr_unmap(&local);
-    memset(nics, 0, sizeof(nics));
-    int n = hw_nics_list(nics, HW_NIC_MAX, local.sa.sa_family == AF_INET6);
-    for (int i = 0; i < n; i++)
-        if (hw_addr_same_host(&nics[i].addr, &local))
-            memcpy(name, nics[i].name, HAWSER_NIC_NAME);
+    if (getifaddrs(&list) < 0)
+        return;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+        if (read_nic(i, local.sa.sa_family == AF_INET6, &nic) && hw_addr_same_host(&nic.addr, &local))
+            memcpy(name, nic.name, HAWSER_NIC_NAME);
+    freeifaddrs(list);
 }
 
 bool hw_nic_is_down(int fd, const char *name)

@@ -25,8 +25,8 @@ struct hw_nic {
 #define HW_NIC_MAX 64
 
 /* Lists the interfaces that are up and have an IP address, with one entry per address, in the kernel's order. Includes
- * IPv4 addresses and, with want_v6, IPv6 addresses except link-local addresses. Returns the number of entries (at most
- * max) or a negative errno. */
+ * IPv4 addresses and, with want_v6, IPv6 addresses except link-local addresses. If there are more than max, NICs with
+ * many addresses of one family have fewer entries. Returns the number of entries (at most max) or a negative errno. */
 int hw_nics_list(struct hw_nic *out, size_t max, bool want_v6);
 
 /* Returns true if name is in the comma-separated list. */

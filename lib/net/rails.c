@@ -83,6 +83,21 @@ bool hw_rails_join(const char *rails, const struct hw_path_end *mine, const stru
     return false;
 }
 
+int hw_rails_number(const char *rails, const struct hw_path_end *end)
+{
+    const char *p = rails;
+    int number = 0;
+    do {
+        struct word w;
+        bool empty = true;
+        for (; next_word(&p, &w); empty = false)
+            if (is_on(&w, end))
+                return number;
+        number += !empty;
+    } while (next_rail(&p));
+    return -1;
+}
+
 int hw_rails_check(const char *rails)
 {
     const char *p = rails;

@@ -5,6 +5,7 @@
 #include "tests/tap.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 static struct hn_nic nic[HN_NICS_MAX];
 static uint8_t group[HN_NICS_MAX];
@@ -35,6 +36,60 @@ static void check_groups(const char *node, const char *names, unsigned with_gpu,
         got[i] = (char)('0' + group[i]);
     ok(used == with_gpu && strcmp(got, groups) == 0, "%s: %s are groups %s, %u with a GPU (%s, %u)", node, names,
        groups, with_gpu, got, used);
+}
+
+static char dir[] = "/tmp/hawser-nccl-devices-XXXXXX";
+
+/* Runs a command in the root folder that the test creates. */
+static bool make(const char *command)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "cd %s && %s", dir, command);
+    return system(line) == 0; /* NOLINT(cert-env33-c): the test's own commands */
+}
+
+/* Reads the place of eth0 in a root that `command` fills. */
+static const struct hn_nic *find_in(const char *command)
+{
+    if (!make("rm -rf sys && mkdir -p sys/class/net sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/net/eth0 && "
+              "ln -s ../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/net/eth0 sys/class/net/eth0") ||
+        !make(command)) {
+        printf("Bail out! %s\n", command);
+        exit(1);
+    }
+    name_nics("eth0");
+    int root = hw_root_open(dir);
+    hn_find_places(root, nic, 1);
+    hw_close(&root);
+    return nic;
+}
+
+/* Tests files in sysfs that cannot be used. Each of them leaves a value unknown, and the others known. */
+static void check_odd_files(void)
+{
+    static const char *const speeds[] = {
+        "-1", "-9223372036854775808", "0", "2147483648", "9223372036854775807", "18446744073709551616", "4e5", "", " ",
+    };
+    if (!mkdtemp(dir))
+        exit(1);
+    for (size_t i = 0; i < HW_ARRAY_LEN(speeds); i++) {
+        char command[128];
+        snprintf(command, sizeof command, "echo '%s' > sys/class/net/eth0/speed", speeds[i]);
+        const struct hn_nic *x = find_in(command);
+        ok(x->mbps == 0 && x->pci.depth == 2 && x->numa == -1, "a speed of '%s' is unknown (%llu)", speeds[i],
+           (unsigned long long)x->mbps);
+    }
+    is_int(find_in("echo 2147483647 > sys/class/net/eth0/speed")->mbps, INT32_MAX, "the highest speed");
+    is_int(find_in("mkdir sys/class/net/eth0/speed")->mbps, 0, "a folder");
+    is_int(find_in("mkfifo sys/class/net/eth0/speed")->mbps, 0, "a FIFO");
+    is_int(find_in("ln -s speed sys/class/net/eth0/speed")->mbps, 0, "a link to itself");
+    is_int(find_in("head -c 1000000 /dev/zero > sys/class/net/eth0/speed")->mbps, 0, "1 MB of zeros");
+    is_int(find_in("rm sys/class/net/eth0 && ln -s eth0 sys/class/net/eth0")->pci.depth, 0,
+           "the NIC is a link to itself");
+    is_int(find_in("rm sys/class/net/eth0 && mkdir sys/class/net/eth0")->pci.depth, 0, "the NIC is no link");
+    is_int(find_in("rm -r sys")->pci.depth, 0, "there is no sysfs");
+    make("rm -rf sys");
+    rmdir(dir);
 }
 
 /* Checks the devices for n NICs. `want` lists "NIC:Mb/s" for each device, where NIC is a number. */
@@ -91,5 +146,9 @@ int main(void)
     is_int(hn_make_devices(nic, n, true, "eth0, eth2; 10.0.1.0/24, eth7", device), 5, "four NICs and a map of rails");
     ok(device[0].rail == 0 && device[2].rail == 0, "eth0 and eth2 are on one");
     ok(device[1].rail == 1 && device[3].rail == HN_NO_RAIL, "eth1 is on another by its address, eth3 on none");
+    n = name_nics("eth1 eth0");
+    (void)hn_make_devices(nic, n, true, "# two rails\n\neth0, enp1\neth1, enp2 # the second\n", device);
+    ok(device[0].rail == 1 && device[1].rail == 0, "the map numbers the rails, whatever the order of the NICs is");
+    check_odd_files();
     return tap_done();
 }

@@ -8,12 +8,14 @@
 
 #define DEAD_PORT  1
 #define WRONG_PORT 3 /* of a peer to which no path leads */
+#define THIRD_PORT 4 /* of a peer that is reached at 192.0.2.3 only */
 
 struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER, .host = 7};
 
 static atomic_bool released; /* the attempts at dead peers end */
 static atomic_int attempts;  /* attempts at dead peers that have begun */
 static atomic_int wrong;     /* attempts at WRONG_PORT */
+static int others_answer;    /* of a process at THIRD_PORT that is not the peer */
 static char first_host[64];  /* of the first attempt at WRONG_PORT */
 
 int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const struct hawser_connect_options *opts,
@@ -37,6 +39,13 @@ int __wrap_hawser_connect(hawser *h, const char *host, uint16_t port, const stru
     if (port == WRONG_PORT) {
         atomic_fetch_add(&wrong, 1);
         return hw_fail(-EHOSTUNREACH, "no usable path");
+    }
+    if (port == THIRD_PORT && strcmp(host, "192.0.2.1") == 0)
+        return hw_fail(others_answer, "another process");
+    if (port == THIRD_PORT && strcmp(host, "192.0.2.2") == 0) {
+        for (unsigned ms = 0; ms < HN_REFUSED_MS + 100; ms += 10)
+            nap();
+        return hw_fail(-ETIMEDOUT, "no answer");
     }
     if (port != DEAD_PORT)
         return 0;
@@ -136,6 +145,16 @@ int main(void)
     is_str(first_host, "127.0.0.1", "the address that can be reached is tried first");
     lost.refs = 0;
     (void)hn_dial_cancel(&lost);
+    static const int answers[] = {-ECONNREFUSED, -EACCES, -EPROTO};
+    static struct hn_link third[HW_ARRAY_LEN(answers)];
+    for (size_t i = 0; i < HW_ARRAY_LEN(answers); i++) {
+        others_answer = answers[i];
+        for (uint8_t k = 0; k < 3; k++)
+            third[i].to.addr[k] = (struct hn_addr){.family = 4, .ip = {192, 0, 2, (uint8_t)(k + 1)}};
+        dial_at(&third[i], THIRD_PORT, hn_g.host + 1);
+        ok(wait_for(&third[i], HN_UP, 8000) < 8000,
+           "the third address works, though another process answers %s at the first", hw_errno_name(answers[i]));
+    }
     hn_dial_end();
     unsigned started = 0;
     for (unsigned i = 0; i < HW_ARRAY_LEN(hn_g.dial.thread); i++)

@@ -114,6 +114,12 @@ ncclResult_t hn_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64
     return answer(mh);
 }
 
+ncclResult_t hn_refuse_size(const char *what, int size)
+{
+    RECORD(last.data = what, last.n = size);
+    return ncclInvalidArgument;
+}
+
 ncclResult_t hn_dereg(void *comm, void *mh)
 {
     RECORD(last.comm = comm, last.mh = mh);
@@ -204,13 +210,15 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
         result = ncclSuccess;                                                                  \
     } while (0)
 
-/* Tests a call that the table's function refuses: it must not call the implementation, and the output must be NULL. */
-#define REFUSED(v, what, ...)                                                              \
-    do {                                                                                   \
-        void *out = &stale;                                                                \
-        output = &token, last.fn = NULL;                                                   \
-        ncclResult_t rc = (__VA_ARGS__);                                                   \
-        ok(rc == ncclInvalidArgument && !last.fn && !out, "v" #v ": " what " is refused"); \
+/* Tests a call with a negative size: the table's function must log the size, and the output must be NULL. */
+#define REFUSED(v, what, call, ...)                                                                      \
+    do {                                                                                                 \
+        void *out = &stale;                                                                              \
+        output = &token, last.fn = NULL;                                                                 \
+        ncclResult_t rc = (__VA_ARGS__);                                                                 \
+        ok(rc == ncclInvalidArgument && called("hn_refuse_size") && !out && last.n == -1 && last.data && \
+               strcmp(last.data, call) == 0,                                                             \
+           "v" #v ": " what " is refused, and logged");                                                  \
     } while (0)
 
 #define COMM(v)    (last.comm == &comm_)
@@ -247,22 +255,22 @@ static size_t sizes[] = {4321}, big_sizes[] = {5ull << 32};
 #define LISTEN_V6(v, t) OUTPUT(v, hn_listen, last.dev == 3 && last.handle == handle_, (t)->listen(3, handle_, &out))
 
 /* Versions with 32-bit sizes. */
-#define TRANSFERS_V6(v, t)                                                                                 \
-    do {                                                                                                   \
-        int negative[] = {-1};                                                                             \
-        OUTPUT(v, hn_isend, SEND(INT32_MAX, NULL), (t)->isend(&comm_, &data_, INT32_MAX, 41, &mh_, &out)); \
-        OUTPUT(v, hn_isend, SEND(0, NULL), (t)->isend(&comm_, &data_, 0, 41, &mh_, &out));                 \
-        OUTPUT(v, hn_irecv, RECV(4321, NULL), (t)->irecv(&comm_, 1, datas, int_sizes, tags, mhs, &out));   \
-        REFUSED(v, "a send of -1 bytes", (t)->isend(&comm_, &data_, -1, 41, &mh_, &out));                  \
-        REFUSED(v, "a receive of -1 bytes", (t)->irecv(&comm_, 1, datas, negative, tags, mhs, &out));      \
-        REFUSED(v, "a receive of two buffers", (t)->irecv(&comm_, 2, datas, int_sizes, tags, mhs, &out));  \
-        REFUSED(v, "a receive of none", (t)->irecv(&comm_, 0, datas, int_sizes, tags, mhs, &out));         \
+#define TRANSFERS_V6(v, t)                                                                                     \
+    do {                                                                                                       \
+        int negative[] = {-1};                                                                                 \
+        OUTPUT(v, hn_isend, SEND(INT32_MAX, NULL), (t)->isend(&comm_, &data_, INT32_MAX, 41, &mh_, &out));     \
+        OUTPUT(v, hn_isend, SEND(0, NULL), (t)->isend(&comm_, &data_, 0, 41, &mh_, &out));                     \
+        OUTPUT(v, hn_irecv, RECV(4321, NULL), (t)->irecv(&comm_, 1, datas, int_sizes, tags, mhs, &out));       \
+        REFUSED(v, "a send of -1 bytes", "isend", (t)->isend(&comm_, &data_, -1, 41, &mh_, &out));             \
+        REFUSED(v, "a receive of -1 bytes", "irecv", (t)->irecv(&comm_, 1, datas, negative, tags, mhs, &out)); \
+        OUTPUT(v, hn_irecv, last.n == 2, (t)->irecv(&comm_, 2, datas, int_sizes, tags, mhs, &out));            \
+        OUTPUT(v, hn_irecv, last.n == 0, (t)->irecv(&comm_, 0, datas, int_sizes, tags, mhs, &out));            \
     } while (0)
 
-#define REG_V6(v, t)                                                                                   \
-    do {                                                                                               \
-        OUTPUT(v, hn_reg, REG(INT32_MAX), (t)->regMr(&comm_, &data_, INT32_MAX, NCCL_PTR_HOST, &out)); \
-        REFUSED(v, "memory of -1 bytes", (t)->regMr(&comm_, &data_, -1, NCCL_PTR_HOST, &out));         \
+#define REG_V6(v, t)                                                                                    \
+    do {                                                                                                \
+        OUTPUT(v, hn_reg, REG(INT32_MAX), (t)->regMr(&comm_, &data_, INT32_MAX, NCCL_PTR_HOST, &out));  \
+        REFUSED(v, "memory of -1 bytes", "regMr", (t)->regMr(&comm_, &data_, -1, NCCL_PTR_HOST, &out)); \
     } while (0)
 #define REG_V8(v, t) OUTPUT(v, hn_reg, REG(5ull << 32), (t)->regMr(&comm_, &data_, 5ull << 32, NCCL_PTR_HOST, &out))
 

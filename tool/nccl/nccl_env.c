@@ -44,19 +44,19 @@ static struct export *add_env_export(struct env *v, const char *name, const char
 
 /* ---- NICs ------------------------------------------------------------------------------------- */
 
-static void append_nic_name(char text[256], const char *name)
+static void append_nic_name(char text[NCCL_NICS], const char *name)
 {
     size_t at = strlen(text);
-    if (at + 1 + strlen(name) < 256) /* do not truncate: a partial name could be that of another NIC */
-        snprintf(text + at, 256 - at, "%s%s", at ? "," : "", name);
+    if (at + 1 + strlen(name) < NCCL_NICS) /* do not truncate: a partial name could be that of another NIC */
+        snprintf(text + at, NCCL_NICS - at, "%s%s", at ? "," : "", name);
 }
 
-bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256], char left[256])
+bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[NCCL_NICS], char left[NCCL_NICS])
 {
     list[0] = left[0] = 0;
     for (size_t i = 0; i < n->n_netdev; i++) {
         const struct hw_netdev *d = &n->netdev[i];
-        if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0)
+        if (d->address && !d->loopback && strncmp(d->name, "docker", 6) != 0 && strncmp(d->name, "virbr", 5) != 0)
             append_nic_name(p->why[i] ? left : list, d->name);
     }
     return *list && *left;
@@ -64,14 +64,14 @@ bool nccl_nics(const struct hw_node *n, const struct hw_plan *p, char list[256],
 
 /* Exports HAWSER_NICS if some, but not all, of the NICs that the plugin would use serve no GPU. A management NIC or a
  * much slower NIC, for example, serves none. By default, the plugin uses every NIC that has an address, except (if
- * there are others) the loopback and NICs whose names begin with docker. */
+ * there are others) the loopback and NICs whose names begin with docker or virbr. */
 static void add_nics_export(struct env *v)
 {
     struct hw_node node = {0};
     struct hw_plan plan = {0};
     struct hw_bdf cuda[MAX_GPU];
     struct hw_scan scan = {.live = true};
-    char list[256], left[256];
+    char list[NCCL_NICS], left[NCCL_NICS];
     int root = hw_root_open("/"), n = hw_cuda_count();
     for (int i = 0; i < n && i < MAX_GPU; i++) {
         struct hw_gpu_info g;
@@ -83,7 +83,7 @@ static void add_nics_export(struct env *v)
     if (root >= 0 && n > 0 && hw_node_scan(&node, root, &scan) == 0 &&
         hw_plan_make(&plan, &node, &(struct hw_plan_want){0}) == 0 && nccl_nics(&node, &plan, list, left))
         WHY(add_env_export(v, "HAWSER_NICS", list),
-            "the NICs that serve the GPUs on this node (see hawser topo); these NICs are left out: %s", left);
+            "the NICs that serve the GPUs on this node (see hawser topo); these NICs are left out: %.256s", left);
     hw_plan_free(&plan);
     hw_node_free(&node);
     hw_close(&root);

@@ -113,10 +113,10 @@ static void bounds(void)
     bad("nics", "\xc3\xa9th0", "byte 0 of the value is 0xc3");
     memset(text, 'n', sizeof(text));
     text[255] = 0;
-    good("nics", text, text);
+    good("plugin_devices", text, text);
     text[255] = 'n';
     text[256] = 0;
-    bad("nics", text, "256 bytes long: at most 255");
+    bad("plugin_devices", text, "256 bytes long: at most 255");
 }
 
 static void unknown(void)

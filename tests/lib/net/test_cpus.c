@@ -99,13 +99,12 @@ static void check_roots(void)
     gives(0, "and one beyond that");
 }
 
-/* Returns the exit status for a child with a quota: 1 if the child has one CPU and, on a machine with several CPUs, a
- * value of `shared` that differs from its parent's. */
+/* Returns the exit status for a child with a quota: 1 if the child has one CPU, the affinity of its parent, and a
+ * control group. */
 static int measure_child(uint64_t shared)
 {
     struct hw_cpus c = hw_cpus_read(0);
-    bool limited = sysconf(_SC_NPROCESSORS_ONLN) > 1;
-    return c.n != 1 ? 98 : limited && c.shared == shared ? 97 : 1;
+    return c.n != 1 || c.quota != 1 ? 98 : c.shared != shared || !c.group ? 97 : 1;
 }
 
 /* Tests a quota that the kernel enforces, if this process can create a version 1 control group. */
@@ -147,7 +146,7 @@ int main(void)
     check_roots();
     struct hw_cpus c = hw_cpus_read(0), again = hw_cpus_read(getpid());
     ok(c.n >= 1 && (long)c.n <= sysconf(_SC_NPROCESSORS_ONLN), "this process has %u CPUs", c.n);
-    ok(again.n == c.n && again.shared == c.shared, "its first thread has the same");
+    ok(again.n == c.n && again.shared == c.shared && again.group == c.group, "its first thread has the same");
     check_kernel();
     start_over("");
     char command[64];

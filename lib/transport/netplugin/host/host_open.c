@@ -42,9 +42,11 @@ int np_shared_memory(const char *name, size_t len, int *fd, void **at)
 
 extern char **environ;
 
-/* Returns the environment with the options' variables added or replaced. The caller frees the array. Returns NULL if
- * out of memory.
- */
+/* Not for the plugin's process: a plugin that is built on hawser would start a process with a plugin again. */
+#define TRANSPORT "HAWSER_TRANSPORT="
+
+/* Returns the environment without TRANSPORT, and with the options' variables added or replaced. The caller frees the
+ * array. Returns NULL if out of memory. */
 static char **merge_plugin_env(const char *const *more)
 {
     size_t n = 0, at = 0;
@@ -57,7 +59,7 @@ static char **merge_plugin_env(const char *const *more)
         all[at++] = (char *)(uintptr_t)*e;
     const size_t ours = at;
     for (char **e = environ; all && e && *e && at < n; e++) {
-        bool over = false;
+        bool over = strncmp(*e, TRANSPORT, strlen(TRANSPORT)) == 0;
         for (size_t i = 0; i < ours; i++)
             over |= strncmp(all[i], *e, strcspn(*e, "=") + 1) == 0;
         if (!over)
