@@ -59,12 +59,14 @@ class Request : public nixlBackendReqH
     /* Called by the link, with Link::mu held. */
     void begin();
     void give_up(nixl_status_t status);
+    void end_removed();
 
   private:
     enum class State { idle, waiting, moving, done };
 
     nixl_status_t add_pair(const nixlMetaDesc &local, const nixlMetaDesc &remote);
     bool may_skip(uint64_t now);
+    void leave_link();
     void advance();
     bool is_stale() const;
     void post_vecs();

@@ -297,6 +297,36 @@ uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
     return best;
 }
 
+/* Removes an agent that does not answer, while transfers are in flight and notifications are queued, and adds the agent
+ * again. */
+void check_removed(const Pair &p, pid_t child, const std::string &info)
+{
+    constexpr int n = 4;
+    nixlBackendReqH *old[n] = {}, *r = nullptr;
+    kill(child, SIGSTOP);
+    waitpid(child, nullptr, WUNTRACED);
+    int odd = 0;
+    for (auto &o : old)
+        odd += prepare(p, 0, size, size, o) != NIXL_SUCCESS || post(p, o) != NIXL_IN_PROG;
+    is_int(odd, 0, "transfers to an agent that does not answer");
+    is_int(p.e->genNotif("b", std::string(1 << 20, 'x')), NIXL_SUCCESS, "and a notification");
+    uint64_t start = now_us();
+    is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is removed");
+    ok(now_us() - start < 100000, "the removal does not wait for the agent: %llu us",
+       static_cast<unsigned long long>(now_us() - start));
+    is_int(finish(p.e, old[0]), NIXL_ERR_NOT_FOUND, "a transfer in flight fails");
+    is_int(post(p, old[0]), NIXL_ERR_NOT_FOUND, "and cannot be posted");
+    is_int(p.e->releaseReqH(old[1]), NIXL_SUCCESS, "a transfer in flight is released");
+    is_int(p.e->loadRemoteConnInfo("b", info), NIXL_SUCCESS, "the agent is added again");
+    is_int(finish(p.e, old[2]), NIXL_ERR_NOT_FOUND, "an old transfer fails after that too");
+    ok(prepare(p, 0, size, size, r) == NIXL_SUCCESS && post(p, r) == NIXL_IN_PROG, "a new transfer waits");
+    kill(child, SIGCONT);
+    is_int(finish(p.e, r), NIXL_SUCCESS, "and succeeds when the agent answers");
+    is_int(finish(p.e, old[3]), NIXL_ERR_NOT_FOUND, "an old transfer does not");
+    for (auto *o : {old[0], old[2], old[3], r})
+        p.e->releaseReqH(o);
+}
+
 void check_stopped(const Pair &p, pid_t child)
 {
     nixlBackendReqH *r = nullptr;
@@ -394,6 +424,7 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     check_fork(plugin, p);
     if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
+    check_removed(p, child, info);
     check_stopped(p, child);
     is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");
     is_int(p.e->unloadMD(p.remote), NIXL_SUCCESS, "and its memory");
