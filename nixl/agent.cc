@@ -256,15 +256,43 @@ bool Agent::flush_links()
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-int Agent::register_memory(hawser_mem_kind kind, LocalMD &md)
+int Agent::register_memory(LocalMD &md)
 {
-    int rc = hawser_mem_register(h_, kind, reinterpret_cast<void *>(md.base), md.len, &md.reg->mem);
-    if (rc)
-        return rc;
-    rc = hawser_export(md.reg->mem, 0, md.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr, md.key);
-    if (rc)
-        (void)hawser_mem_deregister(md.reg->mem);
-    return rc;
+    std::unique_lock lock(memory_mu_);
+    const Place place(md.kind, md.base, md.len);
+    Memory &m = memory_[place];
+    if (m.users == 0) {
+        int rc = hawser_mem_register(h_, md.kind, reinterpret_cast<void *>(md.base), md.len, &m.mem);
+        if (rc == 0 &&
+            (rc = hawser_export(m.mem, 0, md.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr, m.key)) != 0)
+            (void)hawser_mem_deregister(m.mem);
+        if (rc) {
+            memory_.erase(place);
+            return rc;
+        }
+    }
+    m.users++;
+    md.reg->mem = m.mem;
+    std::copy_n(m.key, sizeof(m.key), md.key);
+    return 0;
+}
+
+/* Ends a registration, unless operations use the memory and no other registration keeps the memory. */
+int Agent::deregister_once(LocalMD &md)
+{
+    std::unique_lock memory_lock(memory_mu_);
+    auto at = memory_.find(Place(md.kind, md.base, md.len));
+    std::unique_lock lock(mem_mu);
+    if (at->second.users == 1) {
+        int rc = hawser_mem_deregister(at->second.mem);
+        if (rc)
+            return rc;
+        memory_.erase(at);
+    } else {
+        at->second.users--;
+    }
+    md.reg->mem = nullptr;
+    return 0;
 }
 
 /* Returns whether operations that no caller waits for may use memory. */
@@ -280,14 +308,9 @@ int Agent::deregister(LocalMD &md, int ms)
 {
     for (uint64_t end = now_ms() + static_cast<uint64_t>(ms);;) {
         bool releasing = is_releasing(); /* asked first, so that the last attempt follows the last release */
-        {
-            std::unique_lock lock(mem_mu);
-            int rc = hawser_mem_deregister(md.reg->mem);
-            if (rc == 0)
-                md.reg->mem = nullptr;
-            if (rc != -EBUSY || !releasing || now_ms() >= end)
-                return rc;
-        }
+        int rc = deregister_once(md);
+        if (rc != -EBUSY || !releasing || now_ms() >= end)
+            return rc;
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
 }

@@ -14,6 +14,7 @@
 #include <list>
 #include <map>
 #include <thread>
+#include <tuple>
 
 namespace hx
 {
@@ -21,6 +22,14 @@ namespace hx
 uint64_t now_ms();
 
 struct LocalMD;
+
+/* Memory that is registered with libhawser. NIXL may register the same memory several times. All of these registrations
+ * share one Memory, because NIXL refuses the metadata of an agent if equal descriptors have different keys. */
+struct Memory {
+    hawser_mem *mem = nullptr;
+    uint8_t key[HAWSER_KEY_SIZE] = {};
+    unsigned users = 0;
+};
 
 class Agent
 {
@@ -47,8 +56,8 @@ class Agent
         return info_;
     }
 
-    /* Registers memory and creates the remote key. Returns 0 or -errno. */
-    int register_memory(hawser_mem_kind kind, LocalMD &md);
+    /* Registers the memory that md describes, and sets md's key. Returns 0 or -errno. */
+    int register_memory(LocalMD &md);
     /* Ends a registration. If released transfers or closing connections still use the memory, waits up to `ms` for
      * their end. Returns 0 or -errno; -EBUSY means that other transfers use the memory. */
     int deregister(LocalMD &md, int ms);
@@ -90,6 +99,8 @@ class Agent
         std::thread thread;
     };
 
+    using Place = std::tuple<hawser_mem_kind, uintptr_t, size_t>;
+
     void run();
     bool wait_for_work(bool busy);
     bool do_work();
@@ -98,6 +109,7 @@ class Agent
     std::shared_ptr<Link> link_of(uint64_t id);
     void reap_kept();
     std::shared_ptr<Link> retire(const std::string &remote);
+    int deregister_once(LocalMD &md);
     void reap_closing();
     void wait_for_closing();
     bool is_releasing();
@@ -125,6 +137,9 @@ class Agent
     std::list<Closing> closing_; /* oldest first */
     uint64_t next_link_ = 0;
     std::atomic<int> connecting_{0};
+
+    std::mutex memory_mu_; /* guards memory_; locked before mem_mu */
+    std::map<Place, Memory> memory_;
 
     std::mutex kept_mu_;
     std::vector<hawser_op *> kept_;

@@ -77,7 +77,8 @@ nixl_status_t Engine::registerMem(const nixlBlobDesc &mem, const nixl_mem_t &typ
         auto md = std::make_unique<LocalMD>();
         md->base = mem.addr;
         md->len = mem.len;
-        int rc = agent_->register_memory(type == VRAM_SEG ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST, *md);
+        md->kind = type == VRAM_SEG ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
+        int rc = agent_->register_memory(*md);
         if (rc) {
             agent_->log(std::string("registering memory: ") + hawser_error());
             return status_of(rc);

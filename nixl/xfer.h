@@ -25,6 +25,7 @@ struct LocalMD : nixlBackendMD {
     {
     }
     const std::shared_ptr<Registration> reg;
+    hawser_mem_kind kind = HAWSER_MEM_HOST;
     uintptr_t base = 0;
     size_t len = 0;
     uint8_t key[HAWSER_KEY_SIZE] = {};

@@ -99,6 +99,31 @@ def check_deregistration(b):
     c.end()
 
 
+def check_twice(b):
+    """Registers memory twice, on both sides."""
+    a, c = Agent("twice"), Agent("double")
+    regs = [[x.reg, x.agent.register_memory([(x.buf.ctypes.data, MIB, 0, "")], "DRAM")] for x in (a, c)]
+    error = error_of(lambda: a.add(c.card()))
+    ok(error == "", "the metadata of an agent that registered its memory twice is loaded", error)
+    a.add(b.card)
+    states = []
+    for byte in 1, 2:
+        a.buf[:] = byte
+        states.append(a.move("WRITE", "double", c.buf.ctypes.data, [(0, MIB)], [(0, MIB)]))
+        states += [(c.buf == byte).all()]
+        for x, (first, *_) in zip((a, c), regs):
+            x.agent.deregister_memory(first)
+        regs = [r[1:] for r in regs]
+    ok(states == ["DONE", True] * 2, "a write succeeds with both registrations, and after the end of one on each side", states)
+    error = error_of(lambda: a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)]))
+    ok(error == "nixlNotFoundError", "and not after the end of both", error)
+    a.reg = a.agent.register_memory([(a.buf.ctypes.data, MIB, 0, "")], "DRAM")
+    state = a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
+    ok(state == "DONE", "the memory is registered again", state)
+    state = error_of(lambda: a.move("WRITE", "double", c.buf.ctypes.data, [(0, 8)], [(0, 8)]) == "DONE" or 1 / 0)
+    ok(state != "", "a write to memory that the other agent no longer has registered fails", state)
+
+
 def check_abort(b):
     """Releases every other transfer in flight. A released transfer may have ended: then its notification arrives too."""
     a, n, k = Agent("hasty", SIZE), 256, SIZE // 256
@@ -207,6 +232,7 @@ def main():
     check_last_notification(b)
     check_removal(b)
     check_deregistration(b)
+    check_twice(b)
     check_abort(b)
     check_repeated(b)
     check_handshakes(b)
