@@ -23,6 +23,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace
@@ -327,6 +328,42 @@ void check_removed(const Pair &p, pid_t child, const std::string &info)
         p.e->releaseReqH(o);
 }
 
+/* Removes and adds the agent while other threads make, check and release transfers, and send notifications. */
+void check_removed_in_use(const Pair &p, const std::string &info)
+{
+    std::atomic<bool> stop{false};
+    std::atomic<int> odd{0}, moved{0};
+    auto is_expected = [](nixl_status_t rc) { return rc >= 0 || rc == NIXL_ERR_NOT_FOUND; };
+    auto run = [&](unsigned number) {
+        for (unsigned i = number; !stop; i++) {
+            nixlBackendReqH *r = nullptr;
+            odd += prepare(p, number << 20, 1 << 20, 1 << 20, r) != NIXL_SUCCESS;
+            nixl_status_t rc = post(p, r);
+            for (unsigned n = i % 4 ? 1 << 20 : i % 50; rc == NIXL_IN_PROG && n > 0 && !stop; n--)
+                rc = p.e->checkXfer(r);
+            odd += !is_expected(rc) || !is_expected(p.e->genNotif("b", "note"));
+            moved += rc == NIXL_SUCCESS;
+            p.e->releaseReqH(r);
+        }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; i++)
+        threads.emplace_back(run, i);
+    for (uint64_t end = now_us() + 500000; now_us() < end;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        odd += p.e->disconnect("b") != NIXL_SUCCESS || p.e->loadRemoteConnInfo("b", info) != NIXL_SUCCESS;
+    }
+    stop = true;
+    for (auto &t : threads)
+        t.join();
+    ok(odd == 0, "threads use an agent that is removed and added again: %d transfers, %d odd results", moved.load(),
+       odd.load());
+    nixlBackendReqH *r = nullptr;
+    ok(prepare(p, 0, size, size, r) == NIXL_SUCCESS && post(p, r) >= 0 && finish(p.e, r) == NIXL_SUCCESS,
+       "and a transfer succeeds after that");
+    p.e->releaseReqH(r);
+}
+
 void check_stopped(const Pair &p, pid_t child)
 {
     nixlBackendReqH *r = nullptr;
@@ -425,6 +462,7 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
     check_removed(p, child, info);
+    check_removed_in_use(p, info);
     check_stopped(p, child);
     is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");
     is_int(p.e->unloadMD(p.remote), NIXL_SUCCESS, "and its memory");
