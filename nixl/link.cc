@@ -58,6 +58,8 @@ void Link::start()
 {
     std::unique_lock lock(mu);
     started_ = true;
+    if (state != State::connecting) /* closed before its turn came */
+        return;
     deadline_ = now_ms() + static_cast<uint64_t>(agent.options().connect_ms);
     agent.count_connecting(1);
     try_next_address();

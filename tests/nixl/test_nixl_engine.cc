@@ -454,11 +454,12 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
+    /* Before any link is removed: a thread that closes a link may hold the lock of ASan's allocator during fork(). */
+    check_fork(plugin, p);
     uint16_t port = 0;
     int listener = listen_only(port);
     if (ok(listener >= 0, "a listener"))
         check_stale(p, d, move_away(info, port), listener);
-    check_fork(plugin, p);
     if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
     check_removed(p, child, info);
