@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <set>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -21,7 +22,6 @@ namespace hx
 constexpr int attend_ms = 200; /* time between two checks for peers that have connected or died */
 /* time between two checks while notifications are incomplete or unsent, and longest wait while connections are made */
 constexpr int busy_ms = 10;
-constexpr int linger_ms = 1000; /* longest wait for notifications and canceled transfers before the context closes */
 /* once this many bytes of notifications wait for getNotifs(), the thread reads no more */
 constexpr size_t ready_max = 64 << 20;
 constexpr size_t note_cost = 128;  /* bytes added per notification when ready_max is checked */
@@ -147,6 +147,7 @@ std::string Agent::open()
 
 Agent::~Agent()
 {
+    wait_for_closing();
     if (thread_.joinable()) {
         {
             std::unique_lock lock(wake_mu_);
@@ -155,15 +156,6 @@ Agent::~Agent()
         wake_.notify_all();
         thread_.join();
     }
-    try {
-        if (h_) {
-            (void)flush_links();
-            wait_for_kept(linger_ms);
-        }
-    } catch (...) { /* out of memory: notifications may be lost */
-    }
-    for (auto &[name, link] : links_)
-        link->close();
     links_.clear();
     hawser_close(h_);
     for (hawser_op *op : kept_)
@@ -203,6 +195,7 @@ bool Agent::wait_for_work(bool busy)
 bool Agent::do_work()
 {
     take_connected();
+    reap_closing();
     bool busy = flush_links();
     take_in();
     busy |= take_ahead();
@@ -228,6 +221,9 @@ std::shared_ptr<Link> Agent::link_of(uint64_t id)
     for (auto &[name, link] : links_)
         if (link->id == id)
             return link;
+    for (Closing &c : closing_)
+        if (c.link->id == id)
+            return c.link;
     return nullptr;
 }
 
@@ -258,13 +254,65 @@ bool Agent::flush_links()
     return left;
 }
 
-int Agent::deregister(Registration &reg)
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
+
+int Agent::register_memory(LocalMD &md)
 {
+    std::unique_lock lock(memory_mu_);
+    const Place place(md.kind, md.base, md.len);
+    Memory &m = memory_[place];
+    if (m.users == 0) {
+        int rc = hawser_mem_register(h_, md.kind, reinterpret_cast<void *>(md.base), md.len, &m.mem);
+        if (rc == 0 &&
+            (rc = hawser_export(m.mem, 0, md.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr, m.key)) != 0)
+            (void)hawser_mem_deregister(m.mem);
+        if (rc) {
+            memory_.erase(place);
+            return rc;
+        }
+    }
+    m.users++;
+    md.reg->mem = m.mem;
+    std::copy_n(m.key, sizeof(m.key), md.key);
+    return 0;
+}
+
+/* Ends a registration, unless operations use the memory and no other registration keeps the memory. */
+int Agent::deregister_once(LocalMD &md)
+{
+    std::unique_lock memory_lock(memory_mu_);
+    auto at = memory_.find(Place(md.kind, md.base, md.len));
     std::unique_lock lock(mem_mu);
-    int rc = hawser_mem_deregister(reg.mem);
-    if (rc == 0)
-        reg.mem = nullptr;
-    return rc;
+    if (at->second.users == 1) {
+        int rc = hawser_mem_deregister(at->second.mem);
+        if (rc)
+            return rc;
+        memory_.erase(at);
+    } else {
+        at->second.users--;
+    }
+    md.reg->mem = nullptr;
+    return 0;
+}
+
+/* Returns whether operations that no caller waits for may use memory. */
+bool Agent::is_releasing()
+{
+    reap_kept();
+    std::unique_lock lock(mu_);
+    std::unique_lock kept_lock(kept_mu_);
+    return !closing_.empty() || !kept_.empty();
+}
+
+int Agent::deregister(LocalMD &md, int ms)
+{
+    for (uint64_t end = now_ms() + static_cast<uint64_t>(ms);;) {
+        bool releasing = is_releasing(); /* asked first, so that the last attempt follows the last release */
+        int rc = deregister_once(md);
+        if (rc != -EBUSY || !releasing || now_ms() >= end)
+            return rc;
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------ */
@@ -279,10 +327,8 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     std::shared_ptr<Link> old;
     std::unique_lock lock(mu_);
     auto known = remotes_.find(remote);
-    if (known != remotes_.end() && known->second.process != info.process && links_.count(remote)) {
-        old = links_[remote]; /* the agent now runs in a new process: close the old link */
-        links_.erase(remote);
-    }
+    if (known != remotes_.end() && known->second.process != info.process)
+        old = retire(remote); /* the agent now runs in a new process */
     remotes_[remote] = info;
     lock.unlock();
     if (old)
@@ -290,16 +336,81 @@ nixl_status_t Agent::add_remote(const std::string &remote, const std::string &bl
     return NIXL_SUCCESS;
 }
 
+/* Removes the link to the remote agent from links_. If closing the link may wait for the peer, starts a thread that
+ * closes the link. Otherwise returns the link, which the caller closes without mu_. The caller holds mu_. */
+std::shared_ptr<Link> Agent::retire(const std::string &remote)
+{
+    auto it = links_.find(remote);
+    if (it == links_.end())
+        return nullptr;
+    std::shared_ptr<Link> link = it->second;
+    if (link->remove()) {
+        const SignalsBlocked blocked;
+        try {
+            Closing &c = closing_.emplace_back();
+            c.remote = remote;
+            c.link = link;
+            c.thread = std::thread([this, &c] {
+                c.link->finish();
+                c.done = true;
+                wake();
+            });
+            link = nullptr;
+        } catch (const std::exception &) { /* without a thread, the caller waits */
+            if (!closing_.empty() && !closing_.back().thread.joinable())
+                closing_.pop_back();
+        }
+    }
+    links_.erase(it);
+    return link;
+}
+
+/* Forgets the links that are closed, and starts the links that waited for them. */
+void Agent::reap_closing()
+{
+    std::unique_lock lock(mu_);
+    std::set<std::string> earlier;
+    for (auto c = closing_.begin(); c != closing_.end();) {
+        if (c->done) {
+            c->thread.join();
+            c = closing_.erase(c);
+            continue;
+        }
+        if (earlier.insert(c->remote).second && !c->link->is_started())
+            c->link->start();
+        ++c;
+    }
+    for (auto &[name, link] : links_)
+        if (!link->is_started() && !earlier.count(name))
+            link->start();
+}
+
+/* Closes all links, and waits until they are closed. */
+void Agent::wait_for_closing()
+{
+    std::vector<std::shared_ptr<Link>> rest;
+    try {
+        std::unique_lock lock(mu_);
+        while (!links_.empty())
+            rest.push_back(retire(links_.begin()->first));
+    } catch (...) { /* out of memory: the destructor of the remaining links closes them */
+    }
+    for (auto &link : rest)
+        if (link)
+            link->close();
+    for (bool left = thread_.joinable(); left;) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        std::unique_lock lock(mu_);
+        left = !closing_.empty();
+    }
+}
+
 void Agent::remove_remote(const std::string &remote)
 {
     std::shared_ptr<Link> old;
     {
         std::unique_lock lock(mu_);
-        auto it = links_.find(remote);
-        if (it != links_.end()) {
-            old = it->second;
-            links_.erase(it);
-        }
+        old = retire(remote);
         if (remote != name_)
             remotes_.erase(remote);
     }
@@ -323,7 +434,10 @@ nixl_status_t Agent::find_link(const std::string &remote, std::shared_ptr<Link> 
     }
     old = link; /* closed after mu_ is released, unless another thread holds a reference */
     link = std::make_shared<Link>(*this, ++next_link_, info->second);
-    link->start();
+    /* While an earlier link to this agent closes, the new link waits, so that no data of the earlier link arrives after
+     * data of the new one. reap_closing() starts the new link. */
+    if (std::none_of(closing_.begin(), closing_.end(), [&](const Closing &c) { return c.remote == remote; }))
+        link->start();
     out = link;
     lock.unlock();
     return NIXL_SUCCESS;
@@ -347,23 +461,6 @@ void Agent::reap_kept()
         return true;
     };
     kept_.erase(std::remove_if(kept_.begin(), kept_.end(), over), kept_.end());
-}
-
-void Agent::wait_for_kept(int ms)
-{
-    std::vector<hawser_op *> ops;
-    {
-        std::unique_lock lock(kept_mu_);
-        ops.swap(kept_);
-    }
-    uint64_t deadline = now_ms() + static_cast<uint64_t>(ms);
-    for (hawser_op *op : ops) {
-        uint64_t now = now_ms();
-        if (hawser_wait(op, now < deadline ? static_cast<int>(deadline - now) : 0) == -EAGAIN)
-            keep_op(op);
-        else
-            hawser_op_free(op);
-    }
 }
 
 /* ---- notifications ------------------------------------------------------------------------------------ */

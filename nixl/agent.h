@@ -11,15 +11,25 @@
 #include "nixl/options.h"
 
 #include <condition_variable>
+#include <list>
 #include <map>
 #include <thread>
+#include <tuple>
 
 namespace hx
 {
 
 uint64_t now_ms();
 
-struct Registration;
+struct LocalMD;
+
+/* Memory that is registered with libhawser. NIXL may register the same memory several times. All of these registrations
+ * share one Memory, because NIXL refuses the metadata of an agent if equal descriptors have different keys. */
+struct Memory {
+    hawser_mem *mem = nullptr;
+    uint8_t key[HAWSER_KEY_SIZE] = {};
+    unsigned users = 0;
+};
 
 class Agent
 {
@@ -46,8 +56,11 @@ class Agent
         return info_;
     }
 
-    /* Ends a registration. Returns 0 or -errno; -EBUSY means that operations use the memory. */
-    int deregister(Registration &reg);
+    /* Registers the memory that md describes, and sets md's key. Returns 0 or -errno. */
+    int register_memory(LocalMD &md);
+    /* Ends a registration. If released transfers or closing connections still use the memory, waits up to `ms` for
+     * their end. Returns 0 or -errno; -EBUSY means that other transfers use the memory. */
+    int deregister(LocalMD &md, int ms);
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
     void remove_remote(const std::string &remote);
@@ -59,10 +72,8 @@ class Agent
     std::vector<std::string> make_pieces(const std::string &message);
     nixl_status_t take_notes(notif_list_t &out);
 
-    /* Takes ownership of an operation that no caller waits for. */
+    /* Takes ownership of a canceled operation that no caller waits for. */
     void keep_op(hawser_op *op);
-    /* Waits up to `ms` in total for the kept operations, and frees those that have ended. */
-    void wait_for_kept(int ms);
 
     void count_connecting(int more);
     void wake();
@@ -80,6 +91,16 @@ class Agent
         size_t partial_bytes = 0;
     };
 
+    /* A link that a thread of its own closes, because the close may wait for the peer. */
+    struct Closing {
+        std::string remote;
+        std::shared_ptr<Link> link;
+        std::atomic<bool> done{false};
+        std::thread thread;
+    };
+
+    using Place = std::tuple<hawser_mem_kind, uintptr_t, size_t>;
+
     void run();
     bool wait_for_work(bool busy);
     bool do_work();
@@ -87,6 +108,11 @@ class Agent
     bool flush_links();
     std::shared_ptr<Link> link_of(uint64_t id);
     void reap_kept();
+    std::shared_ptr<Link> retire(const std::string &remote);
+    int deregister_once(LocalMD &md);
+    void reap_closing();
+    void wait_for_closing();
+    bool is_releasing();
     void take_in();
     bool take_ahead();
     void drain_all();
@@ -105,11 +131,15 @@ class Agent
     std::condition_variable wake_;
     bool stop_ = false, woken_ = false;
 
-    std::mutex mu_; /* guards the following three members */
+    std::mutex mu_; /* guards the following four members */
     std::map<std::string, hx_info> remotes_;
     std::map<std::string, std::shared_ptr<Link>> links_;
+    std::list<Closing> closing_; /* oldest first */
     uint64_t next_link_ = 0;
     std::atomic<int> connecting_{0};
+
+    std::mutex memory_mu_; /* guards memory_; locked before mem_mu */
+    std::map<Place, Memory> memory_;
 
     std::mutex kept_mu_;
     std::vector<hawser_op *> kept_;

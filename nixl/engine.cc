@@ -77,11 +77,8 @@ nixl_status_t Engine::registerMem(const nixlBlobDesc &mem, const nixl_mem_t &typ
         auto md = std::make_unique<LocalMD>();
         md->base = mem.addr;
         md->len = mem.len;
-        int rc = hawser_mem_register(agent_->context(), type == VRAM_SEG ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST,
-                                     reinterpret_cast<void *>(mem.addr), mem.len, &md->reg->mem);
-        if (rc == 0 && (rc = hawser_export(md->reg->mem, 0, mem.len, HAWSER_REMOTE_READ | HAWSER_REMOTE_WRITE, nullptr,
-                                           md->key)) != 0)
-            (void)hawser_mem_deregister(md->reg->mem);
+        md->kind = type == VRAM_SEG ? HAWSER_MEM_CUDA : HAWSER_MEM_HOST;
+        int rc = agent_->register_memory(*md);
         if (rc) {
             agent_->log(std::string("registering memory: ") + hawser_error());
             return status_of(rc);
@@ -96,11 +93,7 @@ nixl_status_t Engine::deregisterMem(nixlBackendMD *meta)
     return guard(
         [&] {
             auto *md = static_cast<LocalMD *>(meta);
-            int rc = agent_->deregister(*md->reg);
-            if (rc == -EBUSY) { /* transfers that the application released before they ended may still use it */
-                agent_->wait_for_kept(dereg_ms);
-                rc = agent_->deregister(*md->reg);
-            }
+            int rc = agent_->deregister(*md, dereg_ms);
             if (rc) {
                 agent_->log(std::string("deregistering memory: ") + hawser_error());
                 return rc == -EBUSY ? NIXL_ERR_REPOST_ACTIVE : status_of(rc);

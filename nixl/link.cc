@@ -6,9 +6,12 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <mutex>
+#include <thread>
 
 namespace hx
 {
+
+constexpr int linger_ms = 1000; /* longest wait for notifications before a link closes */
 
 nixl_status_t status_of(int rc)
 {
@@ -54,6 +57,9 @@ Link::~Link()
 void Link::start()
 {
     std::unique_lock lock(mu);
+    started_ = true;
+    if (state != State::connecting) /* closed before its turn came */
+        return;
     deadline_ = now_ms() + static_cast<uint64_t>(agent.options().connect_ms);
     agent.count_connecting(1);
     try_next_address();
@@ -140,22 +146,62 @@ void Link::finish_attempt(int rc)
 
 void Link::fail(nixl_status_t status)
 {
-    if (state == State::connecting)
+    if (state == State::connecting && started_)
         agent.count_connecting(-1);
     state = State::dead;
-    why = status;
+    why = removed ? NIXL_ERR_NOT_FOUND : status;
     for (Request *r : waiting)
-        r->give_up(status);
+        r->give_up(why);
     waiting.clear();
     pieces_.clear();
 }
 
-void Link::close()
+bool Link::remove()
 {
     std::unique_lock lock(mu);
-    fail(NIXL_ERR_REMOTE_DISCONNECT);
-    hawser_peer_close(peer);
-    peer = nullptr;
+    removed = true;
+    for (Request *r : waiting)
+        r->give_up(NIXL_ERR_NOT_FOUND);
+    waiting.clear();
+    for (Request *r : posted)
+        r->end_removed();
+    switch (state) {
+    case State::connecting: /* a link that has not started waits for an earlier link to the same agent */
+        return peer || !pieces_.empty();
+    case State::up:
+        return hawser_peer_state(peer) == 0;
+    default:
+        return false;
+    }
+}
+
+/* Returns whether no notification is left to send or to confirm. */
+bool Link::is_finished()
+{
+    std::unique_lock lock(mu);
+    reap_sent();
+    (void)flush_locked();
+    return state == State::dead || (pieces_.empty() && sent_.empty());
+}
+
+void Link::finish()
+{
+    for (uint64_t end = now_ms() + linger_ms; !is_finished() && now_ms() < end;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    close();
+}
+
+void Link::close()
+{
+    hawser_peer *p = nullptr;
+    {
+        std::unique_lock lock(mu);
+        fail(NIXL_ERR_REMOTE_DISCONNECT);
+        std::swap(p, peer);
+    }
+    hawser_peer_close(p); /* ends all operations */
+    std::unique_lock lock(mu);
+    reap_sent();
 }
 
 bool Link::is_over()
@@ -173,8 +219,8 @@ bool Link::is_over()
 nixl_status_t Link::send_pieces(std::vector<std::string> pieces)
 {
     std::unique_lock lock(mu);
-    if (state == State::dead)
-        return why;
+    if (state == State::dead || removed)
+        return removed ? NIXL_ERR_NOT_FOUND : why;
     for (std::string &p : pieces)
         pieces_.push_back(std::move(p));
     if (flush_locked())
@@ -185,7 +231,16 @@ nixl_status_t Link::send_pieces(std::vector<std::string> pieces)
 bool Link::flush()
 {
     std::unique_lock lock(mu);
+    reap_sent();
     return flush_locked();
+}
+
+void Link::reap_sent()
+{
+    while (!sent_.empty() && hawser_test(sent_.front()) != -EAGAIN) {
+        hawser_op_free(sent_.front());
+        sent_.pop_front();
+    }
 }
 
 bool Link::flush_locked()
@@ -204,7 +259,7 @@ bool Link::flush_locked()
                 pieces_.pop_front();
             continue;
         }
-        agent.keep_op(op);
+        sent_.push_back(op);
         pieces_.pop_front();
     }
     return false;

@@ -76,11 +76,14 @@ nixl_status_t Request::post(std::shared_ptr<Link> link, std::vector<std::string>
 {
     if (state_ == State::waiting || state_ == State::moving)
         return NIXL_ERR_REPOST_ACTIVE;
+    if (link_ != link)
+        leave_link();
     std::unique_lock link_lock(link->mu);
     std::unique_lock lock(mu_);
-    if (link->state == Link::State::dead)
-        return link->why;
+    if (link->state == Link::State::dead || link->removed)
+        return link->removed ? NIXL_ERR_NOT_FOUND : link->why;
     link_ = std::move(link);
+    link_->posted.insert(this);
     pieces_ = std::move(pieces);
     next_vec_ = next_piece_ = 0;
     result_ = NIXL_SUCCESS;
@@ -106,6 +109,14 @@ void Request::give_up(nixl_status_t status)
     std::unique_lock lock(mu_);
     result_ = status;
     state_ = State::done;
+}
+
+/* Ends a running transfer, because the application has removed the agent. */
+void Request::end_removed()
+{
+    std::unique_lock lock(mu_);
+    if (state_ == State::moving)
+        fail(NIXL_ERR_NOT_FOUND, "the application removed the agent");
 }
 
 void Request::fail(nixl_status_t status, const char *reason)
@@ -250,11 +261,20 @@ nixl_status_t Request::check()
     return state_ == State::done ? result_ : NIXL_IN_PROG;
 }
 
+void Request::leave_link()
+{
+    if (!link_)
+        return;
+    std::unique_lock link_lock(link_->mu);
+    link_->posted.erase(this);
+}
+
 void Request::abandon()
 {
     if (!link_)
         return;
     std::unique_lock link_lock(link_->mu);
+    link_->posted.erase(this);
     auto &w = link_->waiting;
     w.erase(std::remove(w.begin(), w.end(), this), w.end());
     std::unique_lock lock(mu_);

@@ -25,6 +25,7 @@ struct LocalMD : nixlBackendMD {
     {
     }
     const std::shared_ptr<Registration> reg;
+    hawser_mem_kind kind = HAWSER_MEM_HOST;
     uintptr_t base = 0;
     size_t len = 0;
     uint8_t key[HAWSER_KEY_SIZE] = {};
@@ -59,12 +60,14 @@ class Request : public nixlBackendReqH
     /* Called by the link, with Link::mu held. */
     void begin();
     void give_up(nixl_status_t status);
+    void end_removed();
 
   private:
     enum class State { idle, waiting, moving, done };
 
     nixl_status_t add_pair(const nixlMetaDesc &local, const nixlMetaDesc &remote);
     bool may_skip(uint64_t now);
+    void leave_link();
     void advance();
     bool is_stale() const;
     void post_vecs();

@@ -15,7 +15,7 @@ set -eu
 packages="gcc g++ libc6-dev make meson ninja-build pkg-config libsodium-dev libmnl-dev libinih-dev libseccomp-dev libjansson-dev zlib1g-dev libfuse3-dev scdoc locales hwloc-nox ibverbs-utils ibverbs-providers crun runc iproute2 spin python3-cffi python3-pytest python3-numpy python3-venv"
 for set in "$@"; do
     case $set in
-    ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
+    ci) packages="$packages abigail-tools git zsh fish mypy clang clang-format clang-tidy libclang-rt-14-dev llvm curl etcd-server prometheus prometheus-node-exporter openmpi-bin slurmctld slurmd slurm-client munge" ;;
     wheel) packages="$packages python3" ;;
     deb) packages="$packages build-essential debhelper dh-python dpkg-dev fakeroot lintian mmdebstrap pybuild-plugin-pyproject python3-all python3-setuptools python3-yaml systemd-container umoci" ;;
     vm) packages="$packages qemu-system-x86 busybox-static bash dash kmod zstd xz-utils util-linux debian-archive-keyring iproute2 ethtool perftest" ;;

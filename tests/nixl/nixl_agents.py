@@ -42,6 +42,13 @@ class Agent:
     def add(self, card):
         return self.agent.add_remote_agent(card[0]).decode()
 
+    def knows(self, remote, descs=None, want=True, wait_s=WAIT_S):
+        """Waits until the metadata of a remote agent is there (or, with want False, is gone). Returns whether it is."""
+        until = time.monotonic() + wait_s
+        while self.agent.check_remote_metadata(remote, descs) != want and time.monotonic() < until:
+            time.sleep(0.01)
+        return self.agent.check_remote_metadata(remote, descs)
+
     def descs(self, base, pairs):
         return self.agent.get_xfer_descs([(base + at, n, 0) for at, n in pairs], "DRAM")
 

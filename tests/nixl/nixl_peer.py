@@ -4,7 +4,7 @@ import json
 import sys
 import zlib
 
-from nixl_agents import Agent
+from nixl_agents import Agent, error_of
 
 
 def fill(agent, seed):
@@ -22,6 +22,13 @@ def answer(agent, q):
         return {"notes": [n.hex() for n in agent.notes(q["of"], q["n"])]}
     if do == "add":
         return {"name": agent.add((bytes.fromhex(q["metadata"]), 0))}
+    if do == "call":  # a method of NIXL's agent
+        return {"error": error_of(lambda: getattr(agent.agent, q["method"])(*q["args"]))}
+    if do == "knows":
+        return {"knows": agent.knows(q["of"])}
+    if do == "move":
+        whole = [(0, agent.buf.size)]
+        return {"state": agent.move(q["op"], q["to"], q["base"], whole, whole, q["notif"].encode())}
     if do == "notify":
         agent.agent.send_notif(q["to"], bytes(q["size"]))
         return {}

@@ -23,6 +23,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace
@@ -297,6 +298,72 @@ uint64_t time_checks(nixlBackendEngine *e, nixlBackendReqH *r, int &odd)
     return best;
 }
 
+/* Removes an agent that does not answer, while transfers are in flight and notifications are queued, and adds the agent
+ * again. */
+void check_removed(const Pair &p, pid_t child, const std::string &info)
+{
+    constexpr int n = 4;
+    nixlBackendReqH *old[n] = {}, *r = nullptr;
+    kill(child, SIGSTOP);
+    waitpid(child, nullptr, WUNTRACED);
+    int odd = 0;
+    for (auto &o : old)
+        odd += prepare(p, 0, size, size, o) != NIXL_SUCCESS || post(p, o) != NIXL_IN_PROG;
+    is_int(odd, 0, "transfers to an agent that does not answer");
+    is_int(p.e->genNotif("b", std::string(1 << 20, 'x')), NIXL_SUCCESS, "and a notification");
+    uint64_t start = now_us();
+    is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is removed");
+    ok(now_us() - start < 100000, "the removal does not wait for the agent: %llu us",
+       static_cast<unsigned long long>(now_us() - start));
+    is_int(finish(p.e, old[0]), NIXL_ERR_NOT_FOUND, "a transfer in flight fails");
+    is_int(post(p, old[0]), NIXL_ERR_NOT_FOUND, "and cannot be posted");
+    is_int(p.e->releaseReqH(old[1]), NIXL_SUCCESS, "a transfer in flight is released");
+    is_int(p.e->loadRemoteConnInfo("b", info), NIXL_SUCCESS, "the agent is added again");
+    is_int(finish(p.e, old[2]), NIXL_ERR_NOT_FOUND, "an old transfer fails after that too");
+    ok(prepare(p, 0, size, size, r) == NIXL_SUCCESS && post(p, r) == NIXL_IN_PROG, "a new transfer waits");
+    kill(child, SIGCONT);
+    is_int(finish(p.e, r), NIXL_SUCCESS, "and succeeds when the agent answers");
+    is_int(finish(p.e, old[3]), NIXL_ERR_NOT_FOUND, "an old transfer does not");
+    for (auto *o : {old[0], old[2], old[3], r})
+        p.e->releaseReqH(o);
+}
+
+/* Removes and adds the agent while other threads make, check and release transfers, and send notifications. */
+void check_removed_in_use(const Pair &p, const std::string &info)
+{
+    std::atomic<bool> stop{false};
+    std::atomic<int> odd{0}, moved{0};
+    auto is_expected = [](nixl_status_t rc) { return rc >= 0 || rc == NIXL_ERR_NOT_FOUND; };
+    auto run = [&](unsigned number) {
+        for (unsigned i = number; !stop; i++) {
+            nixlBackendReqH *r = nullptr;
+            odd += prepare(p, number << 20, 1 << 20, 1 << 20, r) != NIXL_SUCCESS;
+            nixl_status_t rc = post(p, r);
+            for (unsigned n = i % 4 ? 1 << 20 : i % 50; rc == NIXL_IN_PROG && n > 0 && !stop; n--)
+                rc = p.e->checkXfer(r);
+            odd += !is_expected(rc) || !is_expected(p.e->genNotif("b", "note"));
+            moved += rc == NIXL_SUCCESS;
+            p.e->releaseReqH(r);
+        }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; i++)
+        threads.emplace_back(run, i);
+    for (uint64_t end = now_us() + 500000; now_us() < end;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        odd += p.e->disconnect("b") != NIXL_SUCCESS || p.e->loadRemoteConnInfo("b", info) != NIXL_SUCCESS;
+    }
+    stop = true;
+    for (auto &t : threads)
+        t.join();
+    ok(odd == 0, "threads use an agent that is removed and added again: %d transfers, %d odd results", moved.load(),
+       odd.load());
+    nixlBackendReqH *r = nullptr;
+    ok(prepare(p, 0, size, size, r) == NIXL_SUCCESS && post(p, r) >= 0 && finish(p.e, r) == NIXL_SUCCESS,
+       "and a transfer succeeds after that");
+    p.e->releaseReqH(r);
+}
+
 void check_stopped(const Pair &p, pid_t child)
 {
     nixlBackendReqH *r = nullptr;
@@ -387,13 +454,16 @@ void check_pair(nixlBackendPlugin *plugin, pid_t child, const Card &card)
     d.metaInfo.assign(card.key, sizeof(card.key));
     is_int(p.e->loadRemoteMD(d, DRAM_SEG, "b", p.remote), NIXL_SUCCESS, "a region's key");
     check_requests(p);
+    /* Before any link is removed: a thread that closes a link may hold the lock of ASan's allocator during fork(). */
+    check_fork(plugin, p);
     uint16_t port = 0;
     int listener = listen_only(port);
     if (ok(listener >= 0, "a listener"))
         check_stale(p, d, move_away(info, port), listener);
-    check_fork(plugin, p);
     if (!sanitized) // sanitizers start threads of their own
         is_int(count_open_threads(), 0, "no thread of the backend takes the program's signals");
+    check_removed(p, child, info);
+    check_removed_in_use(p, info);
     check_stopped(p, child);
     is_int(p.e->disconnect("b"), NIXL_SUCCESS, "the agent is forgotten");
     is_int(p.e->unloadMD(p.remote), NIXL_SUCCESS, "and its memory");
