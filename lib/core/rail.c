@@ -695,6 +695,7 @@ void hw_rail_end(struct hw_rail *r, int why)
         hw_link_end(&r->link[i].link, why);
         r->count[i] = r->link[i].link.received;
     }
+    pass_confirmed(r); /* parcels that the peer has, and whose memory the connections were reading until now */
     if (r->reading)
         hw_loop_post(r->loop, r->reading);
     r->mark = r->ops->mark(r->up);
