@@ -228,8 +228,9 @@ HAWSER_API const char *hawser_peer_name(hawser_peer *p);
 HAWSER_API void hawser_peer_set_user(hawser_peer *p, void *user);
 HAWSER_API void *hawser_peer_user(hawser_peer *p);
 
-/* Tells a connected peer that the session ends, fails pending operations with -ESHUTDOWN, and frees the handle. p may
- * be NULL. */
+/* Tells a connected peer that the session ends, fails pending operations with -ESHUTDOWN, and frees the handle. An
+ * operation of the peer that this side has received completely succeeds at the peer, if the peer answers within a
+ * second. p may be NULL. */
 HAWSER_API void hawser_peer_close(hawser_peer *p);
 
 /* ---- memory --------------------------------------------------------------------------------- */

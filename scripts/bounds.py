@@ -120,6 +120,8 @@ TABLE = [
         ("GONE_MS", WAYS, "ms", "time for a client that has closed its last connection to open a new one", "the peer is dropped"),
         ("BYE_MS", "lib/context/peer.c", "ms",
          "time that `hawser_peer_close()` waits for the peer to be informed", "the call continues"),
+        ("CLOSE_MS", "lib/context/peer.c", "ms", "time for a peer that has announced its close to close its connections",
+         "the peer is dropped"),
         ("HW_COPIES_WAIT_MS", "lib/transport/tcp/copies.h", "ms",
          "time for each queue of copies of a device whose memory is being released", "the rail ends"),
     ]),

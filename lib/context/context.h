@@ -311,6 +311,9 @@ void hw_peer_unref(struct hawser_peer *p);
 void hw_peer_kill(struct hawser_peer *p, int why);
 /* Kills the peer with this error, or with -ESHUTDOWN if either side was closing. */
 void hw_peer_lose(struct hawser_peer *p, int why);
+/* Ends the peer if it has sent BYE, all rails have ended, and everything that the peer confirmed has ended here. Called
+ * when a rail has ended or is down. */
+void hw_peer_look_if_closed(struct hawser_peer *p);
 /* Returns the peer of this session that connected to this context, or NULL. Called with the context's lock held. */
 struct hawser_peer *hw_peer_by_session(struct hawser *h, uint64_t session);
 

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #define BYE_MS   1000 /* limit of each wait for the peer in hawser_peer_close() */
-#define GRACE_MS 100  /* time that a peer has to close its connections after its BYE */
+#define GRACE_MS 100  /* time for the connections to close after that */
+/* time that a peer that has sent BYE has to close its connections */
+#define CLOSE_MS (BYE_MS + GRACE_MS)
 
 static void fire_dead(struct hw_timer *t);
 static void fire_bye(struct hw_timer *t);
@@ -121,15 +123,22 @@ static void note_death(void *up, int why)
     hw_peer_kill(up, why);
 }
 
-/* Handles the peer's BYE. Confirmations that the peer sent earlier may still arrive over another rail. The peer closes
- * its connections once it knows that the BYE has arrived. If this side closed them first, the peer would see a failure.
- */
+/* Handles the peer's BYE. Confirmations may still arrive over another rail. The peer closes its connections once it
+ * knows that the BYE and these confirmations have arrived, or after BYE_MS. If this side closed them first, operations
+ * that the peer has confirmed would fail. */
 static void note_bye(void *up)
 {
     struct hawser_peer *p = up;
+    uint64_t ms = atomic_load(&p->rails_up) ? CLOSE_MS : GRACE_MS;
     p->heard_bye = true;
     if (atomic_load(&p->state) >= 0)
-        hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + GRACE_MS * HW_MS);
+        hw_timer_set(&p->home->loop, &p->bye, p->home->loop.now + ms * HW_MS);
+}
+
+void hw_peer_look_if_closed(struct hawser_peer *p)
+{
+    if (p->heard_bye && !atomic_load(&p->rails_up) && !hw_session_is_settling(&p->peer.session))
+        hw_peer_lose(p, -ESHUTDOWN);
 }
 
 /* Runs on the rail's loop. */
@@ -298,7 +307,8 @@ static void finish_sending(struct hawser_peer *p)
         (void)hw_driver_wait(p->home, never, NULL, hw_now() + HW_MS);
 }
 
-/* Sends BYE to the peer, if a rail is up, and waits until the peer has received it or BYE_MS have passed. */
+/* Sends BYE to the peer, if a rail is up, and waits until the peer has received BYE and all confirmations, or BYE_MS
+ * have passed. */
 static void say_bye(struct hawser_peer *p)
 {
     struct hw_op *op = hw_op_new(&p->peer, HW_OP_BYE, 0);

@@ -487,8 +487,7 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
     }
     if (is_transport_dead(p))
         return;
-    if (p->heard_bye && !atomic_load(&p->rails_up))
-        hw_peer_lose(p, why);
+    hw_peer_look_if_closed(p);
     watch_for_death(p, why);
     if (!p->client || atomic_load(&p->state) < 0 || is_leaving(p))
         return;
@@ -499,6 +498,7 @@ void hw_way_ended(struct hawser_peer *p, unsigned rail, int why)
 
 void hw_way_down(struct hawser_peer *p, unsigned rail)
 {
+    hw_peer_look_if_closed(p);
     if (!p->client)
         answer_links(&p->way[rail]);
 }

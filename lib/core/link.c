@@ -569,6 +569,7 @@ void hw_link_end(struct hw_link *l, int why)
     l->released = UINT64_MAX; /* no memory is read from here on */
     free_copies(&l->tx.copies, UINT64_MAX);
     free_copies(&l->tx.held, UINT64_MAX);
+    confirm_upto(l, l->said);
     if (l->rx.state == HW_LINK_AT_PAYLOAD)
         l->ops->abandoned(l->up, l, &l->rx.in);
 }

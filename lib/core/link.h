@@ -224,7 +224,8 @@ bool hw_link_uses(const struct hw_link *l, const void *owner);
  * transfer before hw_link_let_go(). */
 bool hw_link_fills_apart(const struct hw_link *l, const void *owner);
 /* Ends the link because the connection is closed, for this reason (not 0). Afterwards nothing is sent or received, no
- * memory is read, and `received` is final. */
+ * memory is read, and `received` is final. Calls confirmed() for frames that the peer has confirmed and whose memory
+ * was being read until now. */
 void hw_link_end(struct hw_link *l, int why);
 /* Returns true if count is a possible last word of the peer. Called after the end. */
 bool hw_link_can_settle(const struct hw_link *l, uint64_t count);

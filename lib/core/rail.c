@@ -41,6 +41,11 @@ static struct hw_parcel *take_parcel(struct rail_queue *q)
     return p;
 }
 
+static void queue_parcel(struct hw_rail *r, struct hw_parcel *p)
+{
+    append_parcel(p->barrier ? &r->barrier : p->small ? &r->small : &r->bulk, p);
+}
+
 static void empty_inbox(struct hw_rail *r)
 {
     if (!atomic_load(&r->inbox))
@@ -54,7 +59,7 @@ static void empty_inbox(struct hw_rail *r)
     }
     while (oldest) {
         struct hw_parcel *next = oldest->next;
-        append_parcel(oldest->small ? &r->small : &r->bulk, oldest);
+        queue_parcel(r, oldest);
         oldest = next;
     }
 }
@@ -62,6 +67,8 @@ static void empty_inbox(struct hw_rail *r)
 static void give_back_queues(struct hw_rail *r)
 {
     empty_inbox(r);
+    if (r->state != HW_RAIL_UP && r->barrier.first)
+        append_parcel(&r->small, take_parcel(&r->barrier));
     *r->small.last = r->bulk.first;
     struct hw_parcel *all = r->small.first;
     clear_queue(&r->small);
@@ -73,7 +80,7 @@ static void give_back_queues(struct hw_rail *r)
 void hw_rail_send(struct hw_rail *r, struct hw_parcel *p)
 {
     if (hw_loop_is_mine(r->loop) && r->state == HW_RAIL_UP) {
-        append_parcel(p->small ? &r->small : &r->bulk, p);
+        queue_parcel(r, p);
         hw_loop_post_late(r->loop, &r->flush);
         return;
     }
@@ -183,6 +190,19 @@ static bool fill_sign(struct hw_rail *r, struct hw_link_out *out)
     return true;
 }
 
+/* Fills the barrier, if there is one and no small parcel can be sent before it. */
+static bool fill_barrier(struct hw_rail *r, uint64_t budget, struct hw_link_out *out)
+{
+    if (!budget || !r->barrier.first)
+        return false;
+    empty_inbox(r); /* may contain older small parcels */
+    if (r->small.first && hw_rail_is_sound(r))
+        return false;
+    struct hw_parcel *p = take_parcel(&r->barrier);
+    out->token = p;
+    return r->ops->fill(r->up, p, out);
+}
+
 static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct hw_link_out *out)
 {
     struct hw_rail *r = up;
@@ -191,7 +211,7 @@ static bool pull_rail_frame(void *up, struct hw_link *l, uint64_t budget, struct
     bool express = rl == r->link;
     if (l->in_flight == 0) /* the link was idle until now */
         rl->since = rl->began = r->loop->now;
-    if (express && (fill_confirm(r, out) || fill_sign(r, out)))
+    if (express && (fill_confirm(r, out) || fill_sign(r, out) || fill_barrier(r, budget, out)))
         return true;
     while (budget && hw_rail_is_sound(r)) {
         p = express ? take_parcel(&r->small) : NULL;
@@ -331,7 +351,7 @@ static void keep_parcel(void *up, struct hw_link *l, void *token, uint32_t pay)
     (void)l;
     atomic_fetch_add(&r->counts.lost, 1);
     atomic_fetch_add(&r->counts.lost_bytes, pay);
-    append_parcel(p->small ? &r->small : &r->bulk, p);
+    queue_parcel(r, p);
 }
 
 static int load_piece(void *up, struct hw_link *l, const struct hw_piece *piece, uint8_t *to)
@@ -627,6 +647,7 @@ void hw_rail_init(struct hw_rail *r, struct hw_loop *loop, const struct hw_rail_
                           .flush.run = flush_rail};
     clear_queue(&r->small);
     clear_queue(&r->bulk);
+    clear_queue(&r->barrier);
     clear_queue(&r->confirmed);
     r->watch.fire = watch_peer;
 }
@@ -695,6 +716,7 @@ void hw_rail_end(struct hw_rail *r, int why)
         hw_link_end(&r->link[i].link, why);
         r->count[i] = r->link[i].link.received;
     }
+    pass_confirmed(r); /* parcels that the peer has, and whose memory the connections were reading until now */
     if (r->reading)
         hw_loop_post(r->loop, r->reading);
     r->mark = r->ops->mark(r->up);

@@ -22,6 +22,9 @@ struct hw_parcel {
     struct hw_parcel *next;
     bool small;   /* sent first, over the express link */
     bool session; /* belongs to the session itself */
+    /* Sent after the confirmations of all frames that have arrived and after the rail's small parcels, even if the rail
+     * is suspect. A rail has at most one such parcel, and gives this parcel back only when it is not up. */
+    bool barrier;
     uint8_t type; /* defined by the layer above */
 };
 
@@ -192,7 +195,7 @@ struct hw_rail {
     struct hw_task *reading; /* see hw_rail_is_reading() */
     struct rail_queue {
         struct hw_parcel *first, **last;
-    } small, bulk, confirmed;          /* confirmed: for pass_confirmed() */
+    } small, bulk, barrier, confirmed; /* confirmed: for pass_confirmed() */
     _Atomic(struct hw_parcel *) inbox; /* newest parcel first */
     struct hw_task work;               /* empties the inbox and reads data */
     /* Writes data at the end of a turn, so that frames of the turn's tasks are sent together. */

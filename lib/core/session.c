@@ -241,6 +241,15 @@ static void take_mark(void *up, uint32_t mark)
     sr->session->ops->marked(sr->session->up, mark);
 }
 
+/* Releases a parcel of the session that the peer has received or will not receive. */
+static void end_note(struct hw_session *s, struct hw_parcel *p)
+{
+    if (!p->barrier)
+        free(hw_container_of(p, struct session_note, parcel));
+    else if (atomic_fetch_sub(&s->flush.left, 1) == 1)
+        hw_loop_post(s->home, &s->sort);
+}
+
 static void finish_session_parcels(void *up, struct hw_rail *r, struct hw_parcel *list)
 {
     struct session_rail *sr = up;
@@ -253,7 +262,7 @@ static void finish_session_parcels(void *up, struct hw_rail *r, struct hw_parcel
             continue;
         }
         *at = p->next;
-        free(hw_container_of(p, struct session_note, parcel));
+        end_note(sr->session, p);
     }
     if (list)
         sr->session->ops->done(sr->session->up, sr->index, list);
@@ -263,11 +272,13 @@ static void return_list(void *up, struct hw_rail *r, struct hw_parcel *list)
 {
     struct session_rail *sr = up;
     (void)r;
+    atomic_store(&sr->session->flush.again, true); /* before the home loop finds a barrier in the list */
     while (list) {
         struct hw_parcel *next = list->next;
         return_parcel(sr->session, list);
         list = next;
     }
+    atomic_store(&sr->session->flush.again, true); /* the home loop may have sent barriers before the last parcel */
 }
 
 static void post_report(struct session_rail *sr, unsigned what)
@@ -369,14 +380,16 @@ static struct session_rail *choose_heard(struct hw_session *s, struct session_ra
  * most recently: parcels on several connections would share the NIC's rate, so that all would arrive late. */
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
-    struct session_rail *sr = s->dead ? NULL : choose_rail(s);
-    if (sr) {
+    struct session_rail *sr = s->dead || p->barrier ? NULL : choose_rail(s);
+    if (p->barrier) {
+        end_note(s, p);
+    } else if (sr) {
         hw_rail_send(&choose_heard(s, sr, p->session)->rail, p);
     } else if (!s->dead) {
         p->next = s->waiting;
         s->waiting = p;
     } else if (p->session) {
-        free(hw_container_of(p, struct session_note, parcel));
+        end_note(s, p);
     } else {
         s->ops->lost(s->up, p);
     }
@@ -425,7 +438,9 @@ static void order_start(struct session_rail *sr)
     sr->state = RAIL_IS_UP;
     atomic_store(&sr->live, true);
     hw_loop_post(sr->rail.loop, &sr->act);
-    if (sr->ahead.gen == sr->gen) /* the peer has already ended this generation */
+    if (sr->session->flush.active)
+        hw_loop_post(sr->session->home, &sr->session->sort); /* the flush may wait for a rail */
+    if (sr->ahead.gen == sr->gen)                            /* the peer has already ended this generation */
         sr->peers = sr->ahead;
 }
 
@@ -544,6 +559,7 @@ static void take_report(struct hw_task *t)
         s->ops->down(s->up, sr->index);
     if (what & REPORT_REFUSED)
         s->ops->died(s->up, hw_fail_copy(s->dead, sr->report_text));
+    hw_flush_step(s);
 }
 
 static void sort_arrivals(struct hw_task *t)
@@ -560,6 +576,7 @@ static void sort_arrivals(struct hw_task *t)
         p = next;
     }
     route_list(s, atomic_exchange(&s->returned, NULL));
+    hw_flush_step(s);
 }
 
 int hw_session_init(struct hw_session *s, bool client, struct hw_loop *home, struct hw_loop *const *loop, unsigned n,

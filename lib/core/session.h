@@ -54,6 +54,8 @@ struct hw_session_ops {
     /* Called on the home loop when the session has died with this error, because the peer sent an invalid last word
      * (with an impossible count). */
     void (*died)(void *up, int why);
+    /* Called on the home loop when a hw_session_flush() has succeeded. */
+    void (*flushed)(void *up);
     /* Called on the home loop if the session is dead and the peer may not have received this parcel. */
     void (*lost)(void *up, struct hw_parcel *p);
 };
@@ -65,7 +67,8 @@ struct hw_let_go {
     struct hw_let_go *next;            /* for the session's use */
 };
 
-/* A last word in transit, to the peer as a parcel or from the peer to the home loop. */
+/* A last word in transit, to the peer as a parcel or from the peer to the home loop. In a barrier, the last word has
+ * the generation 0, which the peer ignores. */
 struct session_note {
     struct hw_parcel parcel;
     unsigned rail;
@@ -114,6 +117,8 @@ struct session_rail {
 
     struct hw_task let_go; /* takes part in a round of hw_session_let_go() */
     bool has_let_go; /* the rail has released the memory in this round, except for memory that is still being read */
+
+    struct session_note barrier; /* see hw_session_flush(); in use only while it is counted in hw_session.flush.left */
 };
 
 struct hw_session {
@@ -137,6 +142,13 @@ struct hw_session {
         atomic_uint left;                  /* number of rails that have not finished the round */
         struct hw_task next;               /* ends a round and starts the next one */
     } let_go;
+
+    struct {
+        atomic_bool asked; /* hw_session_flush() was called */
+        atomic_bool again; /* since the barriers were sent, a rail has given parcels back */
+        atomic_uint left;  /* barriers that are in use */
+        bool active;       /* the flush has not succeeded yet; used by the home loop */
+    } flush;
 };
 
 /* First type of frames of the session itself. Types of the layer above are smaller. */
@@ -171,6 +183,17 @@ void hw_session_send(struct hw_session *s, unsigned i, struct hw_parcel *p);
  * this memory. Before this call, fill(), place() and more() must stop returning this memory. May be called from any
  * thread. */
 void hw_session_let_go(struct hw_session *s, struct hw_let_go *g);
+/* Sends a barrier on each rail, behind the confirmations and small parcels of this rail. Calls ops->flushed() once the
+ * peer has received the barriers, and therefore has read all confirmations of frames that had arrived here, and has all
+ * small parcels that were sent before. If a rail ends meanwhile, its last word must reach the peer on another rail, and
+ * new barriers are sent. A call during a flush begins the flush again. May be called from any thread. */
+void hw_session_flush(struct hw_session *s);
+/* Performs the next step of a flush, if it is possible now. Called on the home loop (session.c) whenever that may be.
+ */
+void hw_flush_step(struct hw_session *s);
+/* Returns true if a last word of the peer has arrived and the parcels that it confirms have not ended. Called on the
+ * home loop, on which ops->down() will be called unless the session dies. */
+bool hw_session_is_settling(const struct hw_session *s);
 /* Returns true if rail i is up and neither suspect nor distrusted, so that it will probably deliver soon.
  * May be called from any thread. */
 bool hw_session_is_sound(const struct hw_session *s, unsigned i);

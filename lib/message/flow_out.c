@@ -668,4 +668,5 @@ const struct hw_session_ops hw_peer_session_ops = {.fill = fill_parcel,
                                                    .ended = note_end,
                                                    .down = note_down,
                                                    .died = note_death,
+                                                   .flushed = hw_ops_flushed,
                                                    .lost = lose_parcel};

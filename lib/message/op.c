@@ -354,6 +354,28 @@ static void send_note(struct hw_op *op)
         p->noted -= cost;
 }
 
+/* Sends BYE, and flushes the session. Each is one step of the operation. */
+static void say_bye(struct hw_op *op)
+{
+    hw_list_append(&op->peer->flushing, &op->queued);
+    op->flushes = true;
+    (void)send_control_of(op, &(struct hw_control){.kind = HW_CONTROL_BYE});
+    hw_session_flush(&op->peer->session);
+}
+
+void hw_ops_flushed(void *up)
+{
+    struct hw_peer *p = up;
+    struct hw_op *op;
+    pthread_mutex_lock(&p->lock);
+    while ((op = hw_list_first(&p->flushing, struct hw_op, queued))) {
+        hw_list_remove(&op->queued);
+        op->flushes = false;
+        hw_op_sub_locked(op, 1);
+    }
+    hw_ops_unlock(p);
+}
+
 /* Starts an operation whose regions are known and whose notification fits the peer's buffer. */
 static void launch_op(struct hw_op *op)
 {
@@ -362,7 +384,7 @@ static void launch_op(struct hw_op *op)
     if (op->note)
         send_note(op);
     if (op->kind == HW_OP_BYE)
-        (void)send_control_of(op, &(struct hw_control){.kind = HW_CONTROL_BYE});
+        say_bye(op);
     if (op->total && op->kind == HW_OP_READ) {
         hw_list_append(&p->reads, &op->queued);
         hw_requests_cut(p);
@@ -442,12 +464,12 @@ static int count_bytes(struct hw_op *op)
 }
 
 /* Returns the count of an operation before its start. A send or receive counts only its message. Other operations count
- * their bytes, their start, and a notification or BYE. */
+ * their bytes, their start, and a notification or BYE. BYE also counts the flush. */
 static uint64_t count_left(const struct hw_op *op)
 {
     if (is_two_sided(op))
         return op->kind == HW_OP_RECV ? 1 : HW_MAX(op->total, 1);
-    return 1 + (op->has_note || op->kind == HW_OP_BYE) + op->total;
+    return 1 + (op->has_note || op->kind == HW_OP_BYE) + (op->kind == HW_OP_BYE) + op->total;
 }
 
 int hw_op_import(struct hw_op *op, uint32_t i, uint64_t id, uint64_t secret)
@@ -610,7 +632,9 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         hw_serve_was_cut(op);
     over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
     if (!op->started)
-        over += 1 + (op->has_note || op->kind == HW_OP_BYE);
+        over += 1 + (op->has_note || op->kind == HW_OP_BYE) + (op->kind == HW_OP_BYE);
+    over += op->flushes;
+    op->flushes = false;
     if (op->control) { /* the message continues without the operation */
         op->control->op = NULL;
         op->control = NULL;
@@ -652,6 +676,7 @@ void hw_ops_init(struct hw_peer *p)
     hw_list_init(&p->fenced);
     hw_list_init(&p->over);
     hw_list_init(&p->filling);
+    hw_list_init(&p->flushing);
     for (int i = 0; i < HW_READS; i++)
         hw_list_init(&p->serving[i]);
     p->slot_free = NO_SLOT;

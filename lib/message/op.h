@@ -44,6 +44,8 @@ void hw_stops_send(struct hw_peer *p);
 void hw_request_ended(struct hw_peer *p);
 /* Stops counting the answer as uncut, because it was cut completely, or because the rest will never be cut. */
 void hw_serve_was_cut(struct hw_op *op);
+/* Implements the member flushed of hw_peer_session_ops: ends the flush of the BYE operations. */
+void hw_ops_flushed(void *up);
 /* Cancels all operations of a dead peer. */
 void hw_ops_die(struct hw_peer *p);
 void hw_ops_init(struct hw_peer *p);

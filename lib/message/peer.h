@@ -67,7 +67,9 @@ enum hw_op_kind {
     HW_OP_NOTIFY,
     HW_OP_SEND, /* sends a message to a queue (queue.h) */
     HW_OP_RECV,
-    HW_OP_BYE,  /* tells the peer that this side closes; ends when the peer has received it */
+    /* tells the peer that this side closes; ends when the peer has received this message, and all confirmations and
+     * control messages that were due when the operation was posted */
+    HW_OP_BYE,
     HW_OP_SERVE /* answers a read request of the peer */
 };
 
@@ -143,6 +145,7 @@ struct hw_op {
     struct hw_let_go let_go;
     bool let_go_over; /* no rail accesses the memory; used on the home loop */
     bool told;        /* over() was called, or is about to be; protected by the lock */
+    bool flushes;     /* BYE: in hw_peer.flushing; protected by the lock */
     bool cut_off;     /* all rails were ended for this operation, or are about to be; protected by the lock */
     /* over() was called, or is about to be, before the peer has confirmed the end; protected by the lock */
     bool deserted;
@@ -163,8 +166,8 @@ struct hw_op {
     bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to the session */
     struct hw_control *control; /* notify, BYE, and write of no bytes with a note: the message to the peer */
     struct hw_list all;         /* entry in hw_peer.all */
-    struct hw_list
-        queued; /* entry in bulk, reads, notes, filling, fenced, held or over, or in a list of an import or queue */
+    struct hw_list queued;   /* entry in bulk, reads, notes, filling, flushing, fenced, held or over, or in a list of an
+                                import or   queue */
     struct hw_list timed;    /* entry in one of the lists hw_peer.deadlines.at */
     struct hw_list serve_at; /* SERVE and send: entry in hw_peer.serving or hw_queues.directs */
     struct hw_span span[];
@@ -230,7 +233,7 @@ struct hw_peer_ops {
     /* Called on a rail's loop, like the member of the same name in struct hw_session_ops. */
     void (*doubted)(void *up, unsigned rail);
     /* Called on the home loop when the peer closes. Confirmations that the peer sent before may still arrive over
-     * another rail. */
+     * another rail, until the peer closes its connections. */
     void (*bye)(void *up);
 };
 
@@ -315,6 +318,7 @@ struct hw_peer {
     struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
     struct hw_list fenced;            /* operations that wait until control messages are read */
     struct hw_list filling;           /* receives with a message that must be copied */
+    struct hw_list flushing;          /* BYE operations that wait for hw_session_flush() */
     struct hw_list over;              /* operations that have ended or are deserted, for flush_some() */
     atomic_bool unflushed;            /* see hw_ops_need_flush(); set with the lock held */
     struct hw_list serving[HW_READS]; /* answers to the peer's requests, by the peer's landing */

@@ -11,8 +11,8 @@
  * and receives were posted; if nothing was cancelled, the k-th receive gets the k-th message. The message of a
  * successful send is in a receive. No queue keeps both a send and a receive waiting. All operations of a stream that a
  * side has closed end, and no new ones start; once both sides have closed the stream, neither side keeps state for it.
- * After an operation has ended, nothing reads or writes its memory. The layer above is called without a lock. At the
- * end nothing is left, not even a queue.
+ * After an operation has ended, nothing reads or writes its memory. The layer above is called without a lock. If a side
+ * closes, the sends whose messages this side has received succeed. At the end nothing is left, not even a queue.
  */
 #include "bounds.h"
 #include "message/queue.h"
@@ -42,6 +42,7 @@ struct action {
     uint32_t with;       /* receive: serial of the matching send; NOBODY if there is none or the send is empty */
     uint32_t got;        /* receive: length of the message */
     bool received;       /* send: a receive has its message */
+    bool owed;           /* send: a receive had its message before the receiver's side closed, see close_side() */
     uint8_t mem[LENGTH]; /* the application's memory */
 };
 
@@ -57,6 +58,7 @@ struct node {
     bool closing[QUEUES], closed[QUEUES]; /* this side has tried to close the stream; the close succeeded */
     bool in_close;                        /* hw_stream_close() is running */
     uint32_t filled;                      /* number of streams that one side closed before the simulation began */
+    bool heard_bye;                       /* the other side has announced that it closes */
 };
 
 /* Memory that the library must not treat as host memory. */
@@ -107,6 +109,9 @@ static bool may_fail_with(const struct action *a, int error)
 static void check_failure(const struct action *a)
 {
     const struct node *n = a->node;
+    if (a->owed && !a->off && !a->late && n->peer.dead && a->result == n->peer.dead)
+        sim_fail(n->w->s, "send %u of node %d fails because the peer closes, which had received the message", a->serial,
+                 n->side);
     bool why = (a->off && a->result == -ECANCELED) || (a->late && a->result == -ETIMEDOUT) ||
                (a->result == -ENOMEM && sim_has(n->w->s, SIM_MEMORY)) || (n->peer.dead && a->result == n->peer.dead) ||
                (a->node->closing[a->queue] && a->result == -ECANCELED) || (is_closing(a) && a->result == -ESHUTDOWN) ||
@@ -342,7 +347,10 @@ static void note_death(void *up, int why)
 
 static void note_bye(void *up)
 {
-    (void)up;
+    struct node *n = up;
+    check_unlocked(n);
+    sim_say(n->w->s, "node %d hears that its peer closes", n->side);
+    n->heard_bye = true;
 }
 
 static const struct hw_peer_ops ops = {
@@ -561,6 +569,69 @@ static void make_node(struct world *w, struct node node[2], int side)
     w->side[side].session = &n->peer.session;
 }
 
+static void end_bye(struct hw_op *op)
+{
+    bool *over = op->user;
+    *over = true;
+}
+
+/* Notes the sends of the other side whose messages this side has received. */
+static void note_owed(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->posted; i++) {
+        const struct action *a = &n->action[i];
+        if (a->kind == HW_OP_RECV && a->posted && a->over && a->result == 0 && a->with != NOBODY)
+            n->other->action[a->with].owed = true;
+    }
+}
+
+/* Returns the number of messages that this side has received. */
+static uint32_t count_received(const struct node *n)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n->posted; i++)
+        count += n->action[i].kind == HW_OP_RECV && n->action[i].over && n->action[i].result == 0;
+    return count;
+}
+
+/* Closes one side while operations are in flight, if possible as soon as this side has received a message, like
+ * hawser_peer_close(). Then ends the other side's peer as lib/context does: once all rails have ended. */
+static void close_side(struct world *w, struct node node[2])
+{
+    struct sim *s = w->s;
+    struct node *n = &node[sim_random(s, 2)], *o = n->other;
+    bool over = false;
+    uint32_t before = count_received(n);
+    for (uint64_t end = s->step + 8000; s->step < end && count_received(n) == before && !s->failed[0]; s->step++)
+        take_step(w, node);
+    struct hw_op *op = hw_op_new(&n->peer, HW_OP_BYE, 0);
+    if (!op)
+        abort();
+    op->over = end_bye;
+    op->user = &over;
+    sim_say(s, "node %d closes", n->side);
+    note_owed(n);
+    if (hw_op_post(op) < 0)
+        sim_fail(s, "node %d cannot say that it closes: %s", n->side, hw_error());
+    for (uint64_t end = s->step + STEPS; s->step < end && !over && !s->failed[0]; s->step++)
+        world_step(w);
+    if (!over && !s->failed[0])
+        sim_fail(s, "node %d has closed, and that does not end", n->side);
+    hw_op_put(op);
+    sim_say(s, "node %d has closed", n->side);
+    for (unsigned i = 0; i < w->rails; i++)
+        w->broken[i] = true; /* no more answers arrive */
+    hw_peer_die(&n->peer, -ESHUTDOWN);
+    for (uint64_t end = s->step + STEPS; s->step < end && !s->failed[0]; s->step++) {
+        world_step(w);
+        if (o->heard_bye && !world_is_still(w, o->side) && !hw_session_has_rails(&o->peer.session) &&
+            !hw_session_is_settling(&o->peer.session))
+            break;
+    }
+    if (!o->heard_bye && !s->failed[0])
+        sim_fail(s, "node %d has closed, and its peer has not heard that", n->side);
+}
+
 static void end_peers(struct world *w, struct node node[2])
 {
     struct sim *s = w->s;
@@ -655,6 +726,8 @@ void sim_run_matches(struct sim *s)
         call_off_rest(w, node, taken);
     for (int k = 0; k < 2 && !s->failed[0] && !early; k++)
         check_received(&node[k]);
+    if (!s->failed[0] && early && sim_has(s, SIM_CLOSE) && s->seed / 4 % 2)
+        close_side(w, node);
     end_peers(w, node);
     check_memory(&node[0]);
     check_memory(&node[1]);

@@ -40,9 +40,10 @@ struct action {
     enum hw_op_kind kind;
     uint32_t serial, len;
     bool posted, over, off, late, noted, heard;
-    bool said;       /* BYE: the operation was passed to the session */
-    uint32_t number; /* BYE: sequence number of its control message .. */
-    uint32_t told;   /* .. and a bit mask of the notifications that had succeeded before */
+    bool said;             /* BYE: the operation was passed to the session */
+    uint32_t number;       /* BYE: sequence number of its control message .. */
+    uint32_t told;         /* .. and a bit mask of the notifications that had succeeded before */
+    uint32_t heard_before; /* BYE: bit mask of the other side's operations whose notifications had arrived before */
     struct bounds_op watch;
     bool orphaned;                       /* the peer was dead when the operation ended */
     bool missed;                         /* write: a region was returned before all of the write's bytes had arrived */

@@ -81,11 +81,27 @@ static bool has_control(const struct node *n, uint32_t sequence)
     return has;
 }
 
+/* Checks that the peer has the confirmations that were due when this side posted BYE: the operations whose
+ * notifications had arrived have ended, or only have to read control messages. */
+static void check_confirmed(const struct action *bye)
+{
+    const struct node *o = bye->node->other;
+    for (uint32_t i = 0; i < o->posted; i++) {
+        const struct action *a = &o->action[i];
+        /* a confirmed frame has not ended while its memory is still being read */
+        if (bye->heard_before >> i & 1 && !a->over && a->op && !a->op->is_fenced && !sim_has(o->w->s, SIM_APART))
+            sim_fail(o->w->s, "node %d has closed, and operation %u of node %d, which it has, goes on", !o->side, i,
+                     o->side);
+    }
+}
+
 static void check_success(struct action *a)
 {
     struct sim *s = a->node->w->s;
     if (a->kind == HW_OP_BYE && !a->node->other->peer.dead && !has_control(a->node->other, a->number))
         sim_fail(s, "node %d has said that it closes, and its peer does not have that", a->node->side);
+    if (a->kind == HW_OP_BYE && !a->node->other->peer.dead)
+        check_confirmed(a);
     if (a->wrong)
         sim_fail(s, "operation %u of node %d ends well, and should have failed with %d", a->serial, a->node->side,
                  a->wrong);

@@ -267,6 +267,8 @@ void msg_post_op(struct node *n)
         const struct action *b = &n->action[i];
         a->told |= (uint32_t)(b->kind == HW_OP_NOTIFY && b->over && b->result == 0) << i;
     }
+    for (uint32_t i = 0; i < n->other->posted && a->kind == HW_OP_BYE; i++)
+        a->heard_before |= (uint32_t)n->other->action[i].heard << i;
     a->number = (uint32_t)n->peer.out.next;
     for (uint32_t i = 0; i < a->serial; i++)
         a->behind |= msg_is_deserted(&n->action[i]) ? 1u << i : 0;

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 SEEDS = 10000
-LINK, LOOP, RAIL, SESSION = (f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session"))
+LINK, LOOP, RAIL, SESSION, FLUSH = (f"lib/core/{name}.c" for name in ("link", "loop", "rail", "session", "flush"))
 OP, DEADLINE, LANDING, REGION, CONTROL, QUEUE, TABLE, STREAM, FLOW_IN, FLOW_OUT = (
     f"lib/message/{name}.c" for name in ("op", "deadline", "landing", "region", "control", "queue", "queue_table", "stream", "flow_in", "flow_out"))
 PLANTED = [
@@ -75,10 +75,10 @@ PLANTED = [
     ("of an odd number of timers the last one is lost", LOOP, "        struct hw_timer *pair = merge_heaps(t, other);", "        struct hw_timer *pair = merge_heaps(t, other);\n        if (!other && pairs)\n            break;"),
     ("a timer fires before its time", LOOP, "    if (!t || t->at > l->now)", "    if (!t || t->at > l->now + 5)"),
     ("the queue's end stays behind", LOOP, "        l->last = end;\n", ""),
-    ("parcels that were in flight are forgotten", RAIL, "    atomic_fetch_add(&r->counts.lost_bytes, pay);\n    append_parcel(p->small ? &r->small : &r->bulk, p);",
+    ("parcels that were in flight are forgotten", RAIL, "    atomic_fetch_add(&r->counts.lost_bytes, pay);\n    queue_parcel(r, p);",
      "    atomic_fetch_add(&r->counts.lost_bytes, pay);\n    (void)p;"),
-    ("only the first parcel of a rail's inbox is kept", RAIL, "        append_parcel(oldest->small ? &r->small : &r->bulk, oldest);\n        oldest = next;",
-     "        append_parcel(oldest->small ? &r->small : &r->bulk, oldest);\n        oldest = NULL;\n        (void)next;"),
+    ("only the first parcel of a rail's inbox is kept", RAIL, "        queue_parcel(r, oldest);\n        oldest = next;",
+     "        queue_parcel(r, oldest);\n        oldest = NULL;\n        (void)next;"),
     ("the links of a rail are confirmed by each other's counts", RAIL, "hw_link_confirm(&r->link[i].link,", "hw_link_confirm(&r->link[0].link,"),
     ("a rail ends without closing its connections", RAIL, "        r->io->close(r->link[i].conn);\n        hw_link_end", "        hw_link_end"),
     ("what a rail received is counted before it ends", RAIL, "        r->count[i] = r->link[i].link.received;", "        r->count[i] = r->link[i].told;"),
@@ -168,6 +168,11 @@ PLANTED = [
     ("who closes is not heard", FLOW_IN, "        p->ops->bye(p->up);\n", ""),
     ("a side has said that it closes before its peer has that", OP, "    return 1 + (op->has_note || op->kind == HW_OP_BYE) +", "    return 1 + op->has_note +"),
     ("a side says twice that it closes", OP, "    if (op->kind == HW_OP_BYE)\n", "    if (op->kind == HW_OP_BYE)\n        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_BYE});\n    if (op->kind == HW_OP_BYE)\n"),
+    ("a side closes before its confirmations are at the peer", OP, "    hw_session_flush(&op->peer->session);\n",
+     "    hw_list_remove(&op->queued);\n    op->flushes = false;\n    hw_op_sub_locked(op, 1);\n"),
+    ("a barrier overtakes small parcels", RAIL, "    if (r->small.first && hw_rail_is_sound(r))\n        return false;\n", ""),
+    ("barriers are not sent again when a rail has given parcels back", FLUSH, "    if (atomic_load(&s->flush.again)) {\n", "    if (atomic_load(&s->flush.again) && !s->rail[0].barrier.parcel.barrier) {\n"),
+    ("a flush is over with its first barrier", SESSION, "    else if (atomic_fetch_sub(&s->flush.left, 1) == 1)\n", "    else if (atomic_exchange(&s->flush.left, 0))\n"),
     ("a peer may write behind the end of a region", REGION, "    if (offset > x->len || len > x->len - offset)\n        return -EFAULT;\n", ""),
     ("more data than was asked for is taken", LANDING, "|| (state & ROOM_MASK) < n)", "|| !(state & ROOM_MASK))"),
     ("a control message may come twice", CONTROL, "    if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW && !*at) {", "    if (c->head.sequence - get_next(p) < HW_CONTROL_WINDOW) {"),

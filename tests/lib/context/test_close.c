@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests closing a peer: the other side confirms the BYE before it closes its connections. Otherwise, the closing side
- * would consider its connections broken, try to reconnect, and be refused. */
+ * would consider its connections broken, try to reconnect, and be refused. A send succeeds if the receiver closes as
+ * soon as it has the message. */
 #include "tests/lib/context/pairhelp.h"
 
 static struct ph_log heard = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -28,6 +29,40 @@ static void close_beside_accept(hawser *a, hawser *b, uint16_t port)
         hawser_peer_close(ab);
     }
     is_int(well, 20, "a peer is closed beside a thread that accepts, and that gets no peer");
+}
+
+#define ROUNDS  100
+#define MESSAGE 300000
+
+/* The receiver of a message closes at once. Some of the message's confirmations are then still to be sent, on rails
+ * whose loops have other threads. */
+static void close_after_receive(void)
+{
+    static const char *const knobs[] = {"threads=4", NULL};
+    hawser *a = ph_open(0, knobs), *b = ph_open(0, knobs);
+    struct hawser_vec out = {.length = MESSAGE}, in = out;
+    uint16_t port;
+    int sent = 0;
+    must(hawser_mem_alloc(a, HAWSER_MEM_HOST, -1, MESSAGE, &out.mem));
+    must(hawser_mem_alloc(b, HAWSER_MEM_HOST, -1, MESSAGE, &in.mem));
+    must(hawser_listen(b, "127.0.0.1", 0, &port));
+    for (int i = 0; i < ROUNDS; i++) {
+        hawser_peer *ab, *ba;
+        hawser_op *send, *receive;
+        must(hawser_connect(a, "127.0.0.1", port, NULL, 10000, &ab));
+        must(hawser_accept(b, 10000, &ba));
+        must(hawser_recv(ba, &in, 1, NULL, &receive));
+        must(hawser_send(ab, &out, 1, NULL, &send));
+        must(hawser_wait(receive, 10000));
+        hawser_peer_close(ba);
+        sent += hawser_wait(send, 10000) == 0;
+        hawser_op_free(send);
+        hawser_op_free(receive);
+        hawser_peer_close(ab);
+    }
+    is_int(sent, ROUNDS, "a send succeeds although its receiver closes at once");
+    hawser_close(a);
+    hawser_close(b);
 }
 
 int main(void)
@@ -58,5 +93,6 @@ int main(void)
     close_beside_accept(a, b, port);
     hawser_close(a);
     hawser_close(b);
+    close_after_receive();
     return tap_done();
 }
