@@ -64,9 +64,13 @@ static struct counts count_processes(void)
     size_t cap = 0;
     FILE *f = fopen("/proc/net/unix", "re");
     while (f && getline(&line, &cap, f) > 0) {
-        unsigned long long shared, group;
         const char *name = strstr(line, "@" NAME);
-        if (!name || sscanf(name + strlen("@" NAME), "%16llx/%16llx/", &shared, &group) != 2)
+        char *end;
+        if (!name)
+            continue;
+        unsigned long long shared = strtoull(name + strlen("@" NAME), &end, 16);
+        unsigned long long group = *end == '/' ? strtoull(end + 1, &end, 16) : 0;
+        if (*end != '/')
             continue;
         n.all++;
         n.mask += shared == hn_g.cpus.shared;

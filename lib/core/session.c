@@ -381,17 +381,15 @@ static struct session_rail *choose_heard(struct hw_session *s, struct session_ra
 static void route_parcel(struct hw_session *s, struct hw_parcel *p)
 {
     struct session_rail *sr = s->dead || p->barrier ? NULL : choose_rail(s);
-    if (p->barrier) {
+    if (p->barrier || (s->dead && p->session)) {
         end_note(s, p);
+    } else if (s->dead) {
+        s->ops->lost(s->up, p);
     } else if (sr) {
         hw_rail_send(&choose_heard(s, sr, p->session)->rail, p);
-    } else if (!s->dead) {
+    } else {
         p->next = s->waiting;
         s->waiting = p;
-    } else if (p->session) {
-        end_note(s, p);
-    } else {
-        s->ops->lost(s->up, p);
     }
 }
 
