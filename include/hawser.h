@@ -412,7 +412,9 @@ HAWSER_API int hawser_wait(hawser_op *op, int timeout_ms);
 
 /* Requests cancellation. The operation soon ends with -ECANCELED, or with the result that was already known. Wait for
  * the operation to end before you reuse its memory. Bytes of a write may have reached the peer, or may still reach a
- * peer that answers slowly, but never overwrite the data of later writes. */
+ * peer that answers slowly, but never overwrite the data of later writes. A send or receive that is cancelled before it
+ * is matched does not count: the next one of its stream and tag is matched in its place. To cancel several, begin with
+ * the newest. */
 HAWSER_API int hawser_cancel(hawser_op *op);
 
 /* Returns the number of bytes that were confirmed (write, send) or have arrived (read, counted in parts of up to

@@ -337,15 +337,34 @@ ncclResult_t hn_refuse_size(const char *what, int size)
                     what);
 }
 
-/* Cancels the communicator's requests on m. NCCL may still test the other requests. Fails with -ETIMEDOUT if a request
- * on m has not ended and may still access the memory. */
+/* Returns the newest request whose number is in [first, end), or NULL. */
+static struct hn_req *find_newest(struct hn_comm *c, uint64_t first, uint64_t end)
+{
+    struct hn_req *newest = NULL;
+    for (unsigned i = 0; i < HN_REQUESTS; i++) {
+        struct hn_req *r = &c->req[i];
+        if (r->op && r->number >= first && r->number < end && (!newest || r->number > newest->number))
+            newest = r;
+    }
+    return newest;
+}
+
+/* Cancels the communicator's requests on m, and all later ones: a later message or receive would take the place of a
+ * cancelled one, and the ranks would get wrong data without an error. For the same reason, cancels the newest request
+ * first. NCCL may still test earlier requests. Fails with -ETIMEDOUT if a request on m has not ended and may still
+ * access the memory. */
 static int cancel_requests_on(struct hn_comm *c, const struct mem *m)
 {
     int rc = 0;
+    uint64_t first = UINT64_MAX;
     pthread_mutex_lock(&c->mu);
     for (unsigned i = 0; i < HN_REQUESTS; i++)
         if (c->req[i].op && c->req[i].mem == m)
-            (void)hawser_cancel(c->req[i].op);
+            first = HW_MIN(first, c->req[i].number);
+    c->cut |= first != UINT64_MAX;
+    struct hn_req *r = NULL;
+    while ((r = find_newest(c, first, r ? r->number : UINT64_MAX)))
+        (void)hawser_cancel(r->op);
     for (unsigned i = 0; i < HN_REQUESTS && rc != -EAGAIN; i++)
         if (c->req[i].op && c->req[i].mem == m)
             rc = hawser_wait(c->req[i].op, HN_CANCEL_MS);
@@ -419,6 +438,8 @@ static ncclResult_t start_request(struct hn_comm *c, post_fn fn, void *data, siz
     ncclResult_t failed = find_free_request(c, &r);
     if (!r)
         return failed; /* if ncclSuccess, NCCL tries again later */
+    if (c->cut)
+        return say_failed(c, hw_fail(-ECANCELED, "memory was deregistered while an earlier request used it"));
     if (size && !m)
         return hn_error(hw_fail(-EINVAL, "the memory of a message of %zu bytes is not registered", size), what);
     struct hawser_vec v = {.mem = size ? m->mem : NULL, .length = size};
@@ -434,6 +455,7 @@ static ncclResult_t start_request(struct hn_comm *c, post_fn fn, void *data, siz
     if (rc)
         return hn_error(rc, what);
     c->at = (unsigned)(r - c->req + 1) % HN_REQUESTS;
+    r->number = c->posted++;
     r->mem = size && !r->copied ? m : NULL;
     *req = r;
     if (hn_g.profiler && phandle)

@@ -159,6 +159,7 @@ struct hn_comm;
 struct hn_req {
     struct hn_comm *comm;
     hawser_op *op;   /* NULL if the request is free */
+    uint64_t number; /* counts the communicator's requests */
     const void *mem; /* registration that the operation uses, or NULL */
     bool copied;     /* a send whose data libhawser has copied, so NCCL may reuse its memory at once */
     bool told;       /* NCCL knows that the copied send is done; the operation is still in flight */
@@ -170,6 +171,8 @@ struct hn_comm {
     uint32_t stream;
     bool out;
     bool failed;      /* the failure of a request was reported to NCCL */
+    bool cut;         /* requests were cancelled, so later ones would get the wrong messages and are refused */
+    uint64_t posted;  /* number of requests so far */
     unsigned at;      /* index of the request to try first */
     hawser_op *hello; /* outgoing only: the operation that sends the hello */
     /* guards req: NCCL deregisters memory in a different thread from the one in which it posts and tests */

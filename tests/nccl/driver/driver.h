@@ -260,6 +260,7 @@ int step_fork(struct rank *r);
 int step_stray(struct rank *r);
 int step_oversize(struct rank *r);
 int step_deregister_one(struct rank *r);
+int step_deregister_first(struct rank *r);
 int step_dead_parent(struct rank *r);
 int step_stopped_deadline(struct rank *r);
 int step_dead_sender(struct rank *r);

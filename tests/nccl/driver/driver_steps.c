@@ -499,6 +499,7 @@ const struct step steps[] = {
     {"fork", step_fork, 0},
     {"oversize", step_oversize, 0},
     {"deregister_one", step_deregister_one, 0},
+    {"deregister_first", step_deregister_first, 0},
     {"abort_both", step_abort_both, 0},
     {"abort_receiver", step_abort_receiver, 0},
     {"abort_sender", step_abort_sender, 0},

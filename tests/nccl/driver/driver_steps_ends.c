@@ -165,6 +165,65 @@ static int deregister_second(struct comm *c, struct box box[2])
     return 0;
 }
 
+/* Tests a request for 300 ms. Fails if it succeeds. */
+static int await_no_success(struct comm *c, struct box *b)
+{
+    int done = 0, size;
+    for (uint64_t end = hw_now() + 300 * HW_MS; hw_now() < end; nap_ms(1)) {
+        if (net_fail(net_test(c->r, b->req, &done, &size), "test"))
+            return 0;
+        if (done)
+            return hw_fail(-EBADMSG,
+                           "a request took the place of an earlier one whose memory was deregistered; byte 0 is %#x",
+                           b->p[0]);
+    }
+    return 0;
+}
+
+/* One side posts two requests, and deregisters the memory of the first one before the other side posts a request. No
+ * request may succeed: the second message must not fill the first receive, nor the first message the second receive. */
+static int deregister_first(struct rank *r, bool by_sender)
+{
+    struct box box[2] = {{0}};
+    struct comm *c;
+    int rc = comm_open(r, 0, &c);
+    const bool mine = !rc && c->sends == by_sender;
+
+    for (int i = 0; i < (mine ? 2 : 0) && !rc; i++)
+        if (!(rc = open_box(c, &box[i])))
+            rc = post_box(c, &box[i]);
+    if (mine && !rc)
+        rc = net_fail(net_dereg(r, c->c, box[0].mh), "deregMr of memory with a request on it");
+    if (rc || (rc = barrier(r)))
+        return rc;
+    if (!mine && !(rc = open_box(c, &box[1])))
+        rc = post_box(c, &box[1]);
+    if (!rc)
+        rc = await_no_success(c, &box[1]);
+    if (rc || (rc = barrier(r)))
+        return rc;
+    void *late = NULL;
+    if (mine && !net_fail(c->sends ? net_isend(r, c->c, box[1].p, BYTES, 0, box[1].mh, NULL, &late)
+                                   : net_irecv(r, c->c, box[1].p, BYTES, 0, box[1].mh, NULL, &late),
+                          "a request afterwards"))
+        rc = hw_fail(-EBADMSG, "a later request was accepted");
+    if (!rc)
+        rc = net_fail(net_dereg(r, c->c, box[1].mh), "deregMr");
+    if (!rc)
+        rc = comm_close(c);
+    free(box[0].p);
+    free(box[1].p);
+    return rc ? rc : barrier(r);
+}
+
+int step_deregister_first(struct rank *r)
+{
+    if (opt.no_abort || !opt.ends)
+        return SKIP("only with --ends, without --no-abort");
+    int rc = deregister_first(r, true);
+    return rc ? rc : deregister_first(r, false);
+}
+
 int step_deregister_one(struct rank *r)
 {
     struct box box[2] = {{0}};
