@@ -196,7 +196,7 @@ static bool fill_barrier(struct hw_rail *r, uint64_t budget, struct hw_link_out 
     if (!budget || !r->barrier.first)
         return false;
     empty_inbox(r); /* may contain older small parcels */
-    if (r->small.first && hw_rail_is_sound(r))
+    if (r->small.first)
         return false;
     struct hw_parcel *p = take_parcel(&r->barrier);
     out->token = p;
@@ -743,7 +743,7 @@ int hw_rail_settle(struct hw_rail *r, const uint64_t *count, unsigned n)
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < r->links; i++)
-        (void)hw_link_settle(&r->link[i].link, i < n ? count[i] : r->link[i].link.said);
+        (void)hw_link_settle(&r->link[i].link, i < n ? count[i] : r->link[i].link.confirmed);
     pass_confirmed(r);
     free_links(r);
     r->state = HW_RAIL_DOWN;
