@@ -189,8 +189,8 @@ int hw_taken_arrived(struct hw_peer *p, uint32_t sequence, uint64_t notes)
 {
     pthread_mutex_lock(&p->lock);
     uint32_t acked = atomic_load(&p->out.acked);
-    uint32_t next = (uint32_t)p->out.next;
-    bool can_be = next - sequence <= next - acked && notes >= p->taken && notes <= p->noted;
+    uint32_t sent = (uint32_t)p->out.next - p->out.waiting; /* the waiting messages are the newest ones */
+    bool can_be = sent - sequence <= sent - acked && notes >= p->taken && notes <= p->noted;
     if (can_be) {
         atomic_store(&p->out.acked, sequence);
         if ((int32_t)(sequence - atomic_load(&p->out.refused)) > MARK_OLD)

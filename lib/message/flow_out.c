@@ -412,7 +412,8 @@ static void end_noted(struct hw_op *op, bool sent)
     struct hw_peer *p = op->peer;
     pthread_mutex_lock(&p->lock);
     if (!sent) {
-        p->noted -= hw_note_cost(op->note);
+        /* a peer that lies may have counted the notification as taken */
+        p->noted -= HW_MIN(hw_note_cost(op->note), p->noted - p->taken);
         op->noted_sent = false;
         hw_notes_resume(p);
     }
