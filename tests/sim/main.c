@@ -42,6 +42,7 @@ static void run_schedule(struct sim *s)
     for (size_t i = 0; i < HW_ARRAY_LEN(part) && !s->failed[0]; i++) {
         long live = sim_count_memory();
         s->step = 0;
+        sim_fail_memory(NULL); /* the previous part or schedule may have ended while an operation was posted */
         part[i](s);
         s->print = hw_hash(s->print ^ s->step, &s->state, sizeof s->state);
         if (!s->failed[0] && sim_count_memory() != live)

@@ -88,8 +88,10 @@ static void check_confirmed(const struct action *bye)
     const struct node *o = bye->node->other;
     for (uint32_t i = 0; i < o->posted; i++) {
         const struct action *a = &o->action[i];
-        /* a confirmed frame has not ended while its memory is still being read */
-        if (bye->heard_before >> i & 1 && !a->over && a->op && !a->op->is_fenced && !sim_has(o->w->s, SIM_APART))
+        /* a confirmed frame has not ended while its memory is still being read, nor a cancelled operation before the
+         * peer has answered */
+        bool may_go_on = a->off || (a->op && a->op->is_fenced) || sim_has(o->w->s, SIM_APART);
+        if (bye->heard_before >> i & 1 && !a->over && a->op && !may_go_on)
             sim_fail(o->w->s, "node %d has closed, and operation %u of node %d, which it has, goes on", !o->side, i,
                      o->side);
     }
