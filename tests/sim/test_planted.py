@@ -166,7 +166,6 @@ PLANTED = [
     ("a message to a stream that is closed is kept", QUEUE, "    if (hw_stream_is_closed(&p->queues, h->c, true)) {\n        int sent", "    if (false) {\n        int sent"),
     ("room of a message that is refused is never free", QUEUE, "        if (sent == 0)\n            hw_eager_give(p, (*note)->len); /* the caller frees the message */\n", ""),
     ("who closes is not heard", FLOW_IN, "        p->ops->bye(p->up);\n", ""),
-    ("a side has said that it closes before its peer has that", OP, "    return 1 + (op->has_note || op->kind == HW_OP_BYE) +", "    return 1 + op->has_note +"),
     ("a side says twice that it closes", OP, "    if (op->kind == HW_OP_BYE)\n", "    if (op->kind == HW_OP_BYE)\n        (void)hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_BYE});\n    if (op->kind == HW_OP_BYE)\n"),
     ("a side closes before its confirmations are at the peer", OP, "    hw_session_flush(&op->peer->session);\n",
      "    hw_list_remove(&op->queued);\n    op->flushes = false;\n    hw_op_sub_locked(op, 1);\n"),
