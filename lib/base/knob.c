@@ -43,7 +43,7 @@ static const struct knob table[] = {
      "how long a waiting caller polls before it sleeps"},
     {"busy_us", AT(busy_us), COUNT, "0", 0, 1000000, "us",
      "the longest time that a progress thread polls for more work before it sleeps; in total it polls for at most four times as long as its work takes; while it polls, it uses a whole CPU"},
-    {"busy_below", AT(busy_below), COUNT, "0", 0, 100000000, "Mbit/s",
+    {"busy_below", AT(busy_below), COUNT, "0", 0, 1000000000000, "Mbit/s",
      "progress threads do not poll while the context transfers at least this much, and at most twice as much, in one direction, because a NIC near its speed gains nothing from polling; 0: no limit"},
     /* The kernel limits the value to INT_MAX / 2 (net/core/sock.c, __sock_set_rcvbuf) and to net.core.[rw]mem_max. */
     {"sndbuf", AT(sndbuf), SIZE, "0", 0, GIB, "bytes",
