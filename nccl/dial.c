@@ -128,7 +128,7 @@ static int choose_try_ms(const struct hn_handle *to)
     return to->host == hn_g.host ? TRY_MS : HW_MIN(HW_MAX(each, TRY_LEAST_MS), TRY_MS);
 }
 
-/* Removes from a list of names those of NICs that are not in `now`. */
+/* Removes the names of NICs that are not in `now` from a list of names. */
 static void keep_present(char *list, const struct hw_nic *now, int n)
 {
     char *to = list;

@@ -463,13 +463,21 @@ static int count_bytes(struct hw_op *op)
     return 0;
 }
 
+/* Returns the number of steps of an operation that is not two-sided, besides its bytes: its start, a notification or
+ * BYE, and the flush of BYE. */
+static uint64_t count_steps(const struct hw_op *op)
+{
+    bool is_bye = op->kind == HW_OP_BYE;
+    return 1 + (op->has_note || is_bye) + is_bye;
+}
+
 /* Returns the count of an operation before its start. A send or receive counts only its message. Other operations count
- * their bytes, their start, and a notification or BYE. BYE also counts the flush. */
+ * their steps and bytes. */
 static uint64_t count_left(const struct hw_op *op)
 {
     if (is_two_sided(op))
         return op->kind == HW_OP_RECV ? 1 : HW_MAX(op->total, 1);
-    return 1 + (op->has_note || op->kind == HW_OP_BYE) + (op->kind == HW_OP_BYE) + op->total;
+    return count_steps(op) + op->total;
 }
 
 int hw_op_import(struct hw_op *op, uint32_t i, uint64_t id, uint64_t secret)
@@ -632,7 +640,7 @@ void hw_op_cancel_locked(struct hw_op *op, int why)
         hw_serve_was_cut(op);
     over += is_two_sided(op) ? hw_queue_drop(op) : give_up_landings(op);
     if (!op->started)
-        over += 1 + (op->has_note || op->kind == HW_OP_BYE) + (op->kind == HW_OP_BYE);
+        over += count_steps(op);
     over += op->flushes;
     op->flushes = false;
     if (op->control) { /* the message continues without the operation */

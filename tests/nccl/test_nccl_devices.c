@@ -148,7 +148,7 @@ int main(void)
     ok(device[1].rail == 1 && device[3].rail == HN_NO_RAIL, "eth1 is on another by its address, eth3 on none");
     n = name_nics("eth1 eth0");
     (void)hn_make_devices(nic, n, true, "# two rails\n\neth0, enp1\neth1, enp2 # the second\n", device);
-    ok(device[0].rail == 1 && device[1].rail == 0, "the map numbers the rails, whatever the order of the NICs is");
+    ok(device[0].rail == 1 && device[1].rail == 0, "the map numbers the rails, in any order of the NICs");
     check_odd_files();
     return tap_done();
 }
