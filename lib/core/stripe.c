@@ -8,6 +8,12 @@
 /* In seconds. A rail that will finish within this time takes work regardless of the others, because such a short delay
  * does not matter, and because the measured rate of a rail with little data is lower than its true rate. */
 #define SOON 0.0005
+/* In seconds. If no other operation is under way, a rail that will finish within this time need not share the operation
+ * with other pairs of NICs, whose threads may have to wake up first. */
+#define BRIEF 0.0001
+/* Number of chunks of maximum length per pair of NICs. Similar pairs share the last chunks of an operation that is
+ * alone. */
+#define LAST_CHUNKS 4
 /* Fast rails leave no even share of the work to rails with less than 1/LIKE of the best rate. */
 #define LIKE 8
 
@@ -61,6 +67,11 @@ bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes)
     return (double)bytes <= (double)rate * SOON;
 }
 
+bool hw_stripe_is_brief(uint64_t rate, uint64_t bytes)
+{
+    return (double)bytes <= (double)rate * BRIEF;
+}
+
 /* Returns the time, in seconds, in which all rails together finish everything. */
 static double get_time_of_all(const struct hw_stripe *s)
 {
@@ -82,14 +93,25 @@ static bool is_alone(const struct hw_stripe *s)
     return s->behind == 0 && s->left + s->all_in_flight <= s->total + s->total / 16;
 }
 
+/* Returns true if a fast rail need not leave bytes to similar pairs of NICs, although it has this many bytes in flight
+ * or is about to. A fast rail takes as much as it can of an operation that is alone, up to the last chunks, because any
+ * bytes that the rail left would go to rails whose rates may be overestimated. */
+static bool need_not_share(const struct hw_stripe *s, uint64_t bytes)
+{
+    if (s->like <= 1)
+        return true;
+    if (!is_alone(s))
+        return hw_stripe_is_soon(s->rate, bytes);
+    return s->left > LAST_CHUNKS * s->like * s->max_chunk || hw_stripe_is_brief(s->rate, bytes);
+}
+
 /* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
  * in flight than similar pairs will have on average once everything is cut. The differences between the rates of these
  * pairs do not matter here: rails of several sessions may share a NIC, and each then measures a random part of its
- * rate. A fast rail takes as much as it can of an operation that is alone, because any bytes that the rail left would
- * go to rails whose rates may be overestimated. */
+ * rate. */
 static uint64_t get_even_share(const struct hw_stripe *s, uint64_t least, uint64_t most)
 {
-    if (is_alone(s) || s->like <= 1 || hw_stripe_is_soon(s->rate, s->path_in_flight + most))
+    if (need_not_share(s, s->path_in_flight + most))
         return most;
     uint64_t even = (s->left + s->behind + s->like_in_flight) / s->like;
     if (s->path_in_flight > even) /* the other rails may be stuck, so an idle rail takes a chunk anyway */

@@ -53,6 +53,9 @@ bool hw_stripe_is_like(uint64_t rate, uint64_t best_rate);
 /* Returns true if a rail with this rate finishes sending this many bytes so soon that other rails' rates do not
  * matter. */
 bool hw_stripe_is_soon(uint64_t rate, uint64_t bytes);
+/* Returns true if a rail with this rate finishes sending this many bytes so soon that it need not share the only
+ * operation with other pairs of NICs. */
+bool hw_stripe_is_brief(uint64_t rate, uint64_t bytes);
 
 /* Returns the maximum length of a chunk, between least and most bytes. Within these limits, a rail with this rate
  * (bytes per second, 0 if unknown) sends a chunk within a millisecond, and each rail gets at least two chunks of the

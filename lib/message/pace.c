@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message/pace.h"
 
+#include "message/peer.h"
+
 /* Time after which a rail that was too slow is tried again. The rail's NIC may be faster now, or the rail's thread may
  * have received no CPU time during the measurement. */
 #define STALE (500 * HW_MS)
@@ -11,6 +13,16 @@ static uint64_t count_in_flight(const struct hw_rail *r)
     for (unsigned i = 0; i < r->links; i++)
         bytes += r->link[i].link.in_flight;
     return bytes;
+}
+
+void hw_pace_pair(struct hw_pace *all, unsigned rails, unsigned i, unsigned pair)
+{
+    bool has_others = false;
+    all[i].path = pair;
+    for (unsigned k = 0; k < rails; k++)
+        has_others |= all[k].path != pair;
+    for (unsigned k = 0; k < rails; k++)
+        all[k].has_others = has_others;
 }
 
 void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_rail *r, struct hw_stripe *s)
@@ -24,7 +36,8 @@ void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_r
     s->in_flight = count_in_flight(r);
     s->rate = mine->rate.value;
     s->rails = 1;
-    if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk))
+    if (hw_stripe_is_soon(s->rate, s->in_flight + s->min_chunk) &&
+        (!mine->has_others || hw_stripe_is_brief(s->rate, s->in_flight + HW_CHUNK)))
         return; /* the other rails' state is not read, because it is in their CPUs' caches */
     atomic_store_explicit(&mine->in_flight, s->in_flight, memory_order_relaxed);
     s->rails = s->rate == 0;

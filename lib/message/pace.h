@@ -12,12 +12,15 @@ struct hw_pace {
     struct hw_rate rate; /* rate measured by the rail's loop */
     uint32_t gen;        /* the rail's generation in which the rate was measured */
     uint32_t path;       /* number of the rail's pair of NICs, or the rail's own number if that is unknown */
+    bool has_others;     /* some of the peer's rails belong to another pair of NICs */
     uint64_t seen;       /* time at which the rate was last measured or given up, in ns of the loop's clock */
     /* Values for other rails. shown is 0 if the rail has no rate yet, and after hw_pace_forget(). */
     _Atomic uint64_t shown, in_flight;
     char apart[64]; /* prevents two entries from sharing a cache line */
 };
 
+/* Sets the pair of NICs of rail i, which is one of the peer's `rails` rails. Called before the rails start. */
+void hw_pace_pair(struct hw_pace *all, unsigned rails, unsigned i, unsigned pair);
 /* Fills in the members of *s about this rail and, unless this rail finishes soon, about all rails that have a rate.
  * Called on the rail's loop. */
 void hw_pace_look(struct hw_pace *all, unsigned rails, unsigned own, struct hw_rail *r, struct hw_stripe *s);

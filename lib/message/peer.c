@@ -22,8 +22,10 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
     p->answer_in = 2 * limits->dead;
     p->patience = HW_PATIENCE;
     memcpy(p->imports.binding, binding, HW_BINDING);
-    for (unsigned i = 0; i < HW_SESSION_RAILS; i++)
+    for (unsigned i = 0; i < HW_SESSION_RAILS; i++) {
         p->pace[i].path = i;
+        p->pace[i].has_others = n > 1;
+    }
     hw_ops_init(p);
     hw_control_init(p);
     hw_queues_init(&p->queues);
@@ -33,7 +35,7 @@ int hw_peer_init(struct hw_peer *p, struct hw_domain *domain, bool client, struc
 
 void hw_peer_pair(struct hw_peer *p, unsigned i, unsigned pair)
 {
-    p->pace[i].path = pair;
+    hw_pace_pair(p->pace, p->session.rails, i, pair);
     hw_session_pair(&p->session, i, pair);
 }
 

@@ -208,6 +208,53 @@ static void test_woken(void)
     is_int(hw_pace_idle(all, 5, 0, &s), 4, "an idle fast rail of another pair of NICs is woken");
 }
 
+/* Returns the chunk that a rail takes of 1 MiB of the only operation. `mine` bytes are in flight on this rail, and none
+ * on the three rails of other pairs of NICs. */
+static uint64_t take_of_lone(uint64_t rate, uint64_t mine, uint64_t behind)
+{
+    const uint64_t total = 1 << 20;
+    const struct hw_stripe s = {.rate = rate,
+                                .in_flight = mine,
+                                .path_in_flight = mine,
+                                .best_rate = rate,
+                                .all_rates = 4 * rate,
+                                .all_in_flight = mine,
+                                .like_in_flight = mine,
+                                .like = 4,
+                                .left = total - mine,
+                                .behind = behind,
+                                .total = total,
+                                .rails = 4,
+                                .min_chunk = 64 << 10,
+                                .max_chunk = 256 << 10};
+    return hw_stripe_take(&s, 16 << 20);
+}
+
+/* Tests that NICs share a message that is alone: one NIC would need several times as long. */
+static void test_alone(void)
+{
+    const uint64_t slow = 1250000000, fast = 50000000000;
+    is_int(take_of_lone(slow, 0, 0), 256 << 10, "10 Gb/s: an idle rail takes an even share of 1 MiB");
+    is_int(take_of_lone(slow, (256 << 10) + 100, 0), 0, "and leaves the rest to other NICs");
+    is_int(take_of_lone(fast, (256 << 10) + 100, 0), 256 << 10, "at 400 Gb/s, other threads would not be faster");
+    is_int(take_of_lone(slow, (256 << 10) + 100, 4 << 20), 256 << 10, "nor are they idle if more operations follow");
+    static struct hw_pace all[2];
+    struct hw_loop loop = {0};
+    struct hw_rail r = {.loop = &loop};
+    for (unsigned i = 0; i < 2; i++) {
+        all[i].rate.value = slow;
+        all[i].shown = slow;
+    }
+    for (unsigned other = 0; other < 2; other++) {
+        struct hw_stripe s = {.min_chunk = 64 << 10};
+        hw_pace_pair(all, 2, 0, 0);
+        hw_pace_pair(all, 2, 1, other);
+        hw_pace_look(all, 2, 0, &r, &s);
+        is_int(s.rails, 1 + other,
+               other ? "a rail looks at another NIC before it takes a chunk" : "but not at its own");
+    }
+}
+
 int main(void)
 {
     static const double even[] = {12.5e9, 12.5e9, 12.5e9, 12.5e9}, slow[] = {12.5e6, 12.5e6, 12.5e6, 3.1e6},
@@ -292,5 +339,6 @@ int main(void)
     is_int(hw_stripe_take(&beside, 1 << 20), 64 << 10, "a rail whose rate is not known takes one of them");
     test_slow_once();
     test_woken();
+    test_alone();
     return tap_done();
 }
