@@ -35,7 +35,6 @@
 #define RATE_PERIOD (1 * HW_MS) /* minimum time over which a rate is measured */
 #define RATE_AGE    (5 * HW_MS) /* age at which a rate no longer says anything about the present */
 
-#define QUICK_LOOKS 16 /* number of checks of one source after which all sources are checked */
 #define LOOK_AT_ALL 16 /* after this number of visits to one driver, a polling caller also checks the other drivers */
 #define MISSES      4  /* consecutive unsuccessful polls after which some polls are skipped */
 
@@ -182,7 +181,7 @@ static void tell_sources(struct hw_driver *d, const struct epoll_event *e, int n
         if (!s)
             continue;
         if (s->look && e[i].events & EPOLLIN)
-            d->quick = s;
+            hw_driver_note_bytes(d, s);
         s->ready(s, e[i].events);
     }
 }
@@ -299,15 +298,20 @@ static bool can_wait(struct hw_driver *d, uint64_t now)
 static bool look(struct hw_driver *d, uint64_t now, bool (*done)(void *arg), void *arg)
 {
     struct epoll_event e[EVENTS];
-    struct hw_source *quick = d->quick;
-    bool all = !quick || ++d->looks % QUICK_LOOKS == 0;
+    struct hw_source *quick = hw_driver_get_recent(d);
+    bool all = hw_driver_must_check_all(d) || !quick;
     int n = all ? epoll_wait(d->epoll, e, EVENTS, 0) : 0;
     if (n > 0 && atomic_load(&d->asleep) && has_own_event(e, n))
         write_wake(d); /* the sleeping thread was woken for this event and may no longer find it */
     d->loop.now = now;
-    bool same = n == 1 && quick && hw_driver_find(d, e) == quick; /* its bytes have usually been read already */
+    struct hw_source *only = n == 1 ? hw_driver_find(d, e) : NULL;
+    bool same = only && hw_driver_is_recent(d, only); /* its bytes have usually been read already */
+    quick = same ? only : quick;
+    uint32_t place = quick ? quick->place : 0;
     begin_work(d);
     bool found = (same || !all) && quick->look(quick, same ? e->events : 0);
+    if (found && d->watch[place].source == quick) /* otherwise look() has closed and freed the source */
+        hw_driver_note_bytes(d, quick);
     end_work(d);
     n = same ? 0 : n;
     if (found)
@@ -324,7 +328,7 @@ static bool do_posted_work(struct hw_driver *d, uint64_t now)
 {
     if (pthread_mutex_trylock(&d->role) != 0)
         return false;
-    if (++d->looks % QUICK_LOOKS)
+    if (!hw_driver_must_check_all(d))
         return work(d, now, NULL, 0, NULL, NULL);
     pthread_mutex_unlock(&d->role);
     return false;

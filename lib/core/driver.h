@@ -43,8 +43,11 @@ struct hw_driver {
         uint32_t generation, next_free;
     } * watch; /* table of sources by number; events contain the number */
     uint32_t watches, watch_free;
-    struct hw_source *quick; /* last source with look() that was reported as readable, or NULL */
-    unsigned looks;          /* number of polls while quick was not NULL */
+    /* Order of the polls (watch.c): the last two sources with look() that had bytes, most recent first, or NULL; the
+     * number of successive times that recent[0] had bytes; and the numbers of polls in all, since all sources were
+     * checked, and after which all sources are checked. */
+    struct hw_source *recent[2];
+    unsigned run, polls, since_all, period;
     /* time spent on work, in ns, counted only if busy is not 0; written only by the holder of the role */
     atomic_ullong spent;
     /* The rates of the last period, used only if busy_below is not 0; written only by the holder of the role. */
@@ -136,5 +139,18 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s);
  * data are HW_NO_WATCH, and for a source that was removed after the kernel reported the event. The caller must have the
  * role. */
 struct hw_source *hw_driver_find(const struct hw_driver *d, const struct epoll_event *e);
+
+/* Choose what a poll checks. The next bytes usually arrive at one of the two sources that had bytes last, such as the
+ * connections of a rail for small and for large messages. Called with the role.
+ *
+ * Returns true if the source is one of these two sources. */
+bool hw_driver_is_recent(const struct hw_driver *d, const struct hw_source *s);
+/* Records that a source with look() had bytes. The more often this is another source than the two, the more often all
+ * sources are checked. */
+void hw_driver_note_bytes(struct hw_driver *d, struct hw_source *s);
+/* Returns the source that a poll checks, one of the two in turns, or NULL if no source had bytes yet. */
+struct hw_source *hw_driver_get_recent(const struct hw_driver *d);
+/* Counts a poll. Returns true if the poll must check all sources. */
+bool hw_driver_must_check_all(struct hw_driver *d);
 
 #endif

@@ -62,9 +62,50 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
     if (!s->watched)
         return;
     s->watched = false;
-    if (d->quick == s)
-        d->quick = NULL;
+    if (d->recent[0] == s)
+        d->recent[0] = d->recent[1];
+    if (d->recent[0] == d->recent[1] || d->recent[1] == s)
+        d->recent[1] = NULL;
     /* close() alone is not sufficient if another process has a copy of the descriptor */
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
     give_watch(d, s);
+}
+
+/* ---- polling ---------------------------------------------------------------------------------------- */
+
+/* Number of polls, within these limits, of which the last one checks all sources. */
+#define PERIOD_LEAST 4u
+#define PERIOD_MOST  16u
+#define RUN          64 /* after a source had bytes this many times in a row, only this source is checked */
+
+bool hw_driver_is_recent(const struct hw_driver *d, const struct hw_source *s)
+{
+    return s == d->recent[0] || s == d->recent[1];
+}
+
+void hw_driver_note_bytes(struct hw_driver *d, struct hw_source *s)
+{
+    d->period = hw_driver_is_recent(d, s) ? HW_MIN(d->period + 1, PERIOD_MOST) : HW_MAX(d->period / 2, PERIOD_LEAST);
+    if (s == d->recent[0]) {
+        if (++d->run == RUN)
+            d->recent[1] = NULL;
+        return;
+    }
+    d->recent[1] = d->recent[0];
+    d->recent[0] = s;
+    d->run = 0;
+}
+
+struct hw_source *hw_driver_get_recent(const struct hw_driver *d)
+{
+    return d->recent[d->recent[1] ? d->polls % 2 : 0];
+}
+
+bool hw_driver_must_check_all(struct hw_driver *d)
+{
+    d->polls++;
+    if (++d->since_all < d->period)
+        return false;
+    d->since_all = 0;
+    return true;
 }
