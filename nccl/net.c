@@ -70,11 +70,12 @@ ncclResult_t hn_error(int rc, const char *what)
 
 /* ---- the NICs -------------------------------------------------------------------------------------------- */
 
-/* Returns true if a NIC is in a comma-separated list of names (exact) or of prefixes. */
+/* Returns true if a NIC is in a comma-separated list of names (exact) or of prefixes. Like NCCL, ignores a port after a
+ * name, as in "eth0:1" (src/misc/utils.cc, parseStringList). */
 static bool matches_nic_list(const char *list, const char *nic, bool exact)
 {
-    for (size_t n; *list; list += n + (list[n] == ',')) {
-        n = strcspn(list, ",");
+    for (; *list; list += strcspn(list, ","), list += *list == ',') {
+        const size_t n = strcspn(list, ",:");
         if (n && strncmp(list, nic, n) == 0 && (!exact || strlen(nic) == n))
             return true;
     }
@@ -97,7 +98,7 @@ static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
     if (nics && *nics)
-        return matches_nic_list(nics, n->name, true);
+        return hw_nic_listed(nics, n->name);
     if (ifname && *ifname)
         return by_ifname(ifname, n->name) && (*ifname != '^' || n->loopback == (pass > 0));
     bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0 || strncmp(n->name, "virbr", 5) == 0;

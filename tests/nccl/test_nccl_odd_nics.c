@@ -211,6 +211,27 @@ static bool all_but_docker(void)
     return alone && strcmp(hn_g.nics, "eth0") == 0 && works(0);
 }
 
+/* NCCL ignores these ports as well. */
+static bool with_ports(void)
+{
+    static const struct {
+        const char *list, *nics;
+    } cases[] = {
+        {"eth0:1", "eth0"},      {"eth1:0,eth0:1", "eth0,eth1"}, {"=eth0:1", "eth0"},
+        {"=eth:1,eth1", "eth1"}, {"^=eth0:7", "eth1"},
+    };
+    bool good = true;
+    add_test_nic("eth0", 0);
+    add_test_nic("eth1", 1);
+    for (size_t i = 0; i < HW_ARRAY_LEN(cases); i++) {
+        setenv("NCCL_SOCKET_IFNAME", cases[i].list, 1);
+        (void)hn_init(logger, NULL);
+        diag("%s: %s", cases[i].list, hn_g.nics);
+        good &= strcmp(hn_g.nics, cases[i].nics) == 0 && hn_finalize() == ncclSuccess;
+    }
+    return good;
+}
+
 static bool odd_names(void)
 {
     add_test_nic("a,b", 0);
@@ -378,6 +399,7 @@ int main(void)
         {forty_nics, "of 40 NICs, 32 are used, and the others are named"},
         {many_addresses, "the loopback has 101 addresses"},
         {all_but_docker, "a list of other NICs selects the loopback only if there is nothing else"},
+        {with_ports, "NCCL_SOCKET_IFNAME may have ports"},
         {misspelled, "names in HAWSER_NICS that select no NIC are reported"},
         {not_virbr, "the bridge of libvirt, whose address is the same on every node, is not used"},
         {odd_names, "NICs whose names are not possible in a list are left out"},
