@@ -121,6 +121,30 @@ static void *live(void *arg)
     return NULL;
 }
 
+/* Tests sends of which a part is outside the registered memory, before and behind it. */
+static void send_outside(void)
+{
+    static const struct {
+        long offset;
+        size_t size;
+        ncclResult_t result;
+    } sends[] = {{0, 100, ncclSuccess},          {MOST - 100, 100, ncclSuccess}, {MOST - 99, 100, ncclInvalidArgument},
+                 {MOST, 1, ncclInvalidArgument}, {-1, 100, ncclInvalidArgument}, {0, MOST + 1, ncclInvalidArgument}};
+    struct pair p = {0};
+    void *req;
+    char *memory = calloc(3, MOST);
+    must(hn_init(logger, NULL));
+    connect_pair(&p, 0, 0);
+    must(hn_reg(p.send, memory + MOST, MOST, NCCL_PTR_HOST, &p.from_mh));
+    for (size_t i = 0; i < HW_ARRAY_LEN(sends); i++)
+        ok(hn_isend(p.send, memory + MOST + sends[i].offset, sends[i].size, 0, p.from_mh, NULL, &req) ==
+               sends[i].result,
+           "a send of %zu bytes at %ld of %d", sends[i].size, sends[i].offset, MOST);
+    close_pair(&p, NO_RECEIVES);
+    must(hn_finalize());
+    free(memory);
+}
+
 int main(void)
 {
     pthread_t thread[THREADS];
@@ -134,6 +158,7 @@ int main(void)
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
+    send_outside();
     is_int(atomic_load(&rounds), THREADS * ROUNDS, "all communicators have ended");
     is_int(atomic_load(&failed), 0, "no call failed");
     ok(!hn_g.h && !hn_g.inits && !hn_g.comms, "the context is closed");
