@@ -8,6 +8,9 @@
 #include "nccl/inner.h"
 #include "tests/tap.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define THREADS  4
@@ -15,6 +18,7 @@
 #define MESSAGES 8
 #define MOST     100000 /* bytes of a message */
 #define LIMIT_S  100
+#define STOPPED  3 /* ranks that do not answer */
 
 enum end { ALL_DONE, EARLY_FINALIZE, NO_RECEIVES, MEMORY_FIRST, LISTENER_FIRST, GIVE_UP, ENDS };
 
@@ -145,12 +149,70 @@ static void send_outside(void)
     free(memory);
 }
 
+/* Plays a rank that writes the handle of its listener to fd, and accepts connections until it is killed. */
+static void play_listener(int fd)
+{
+    uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+    void *listen, *recv;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || hn_init(logger, NULL) || hn_listen(0, handle, &listen) ||
+        write(fd, handle, sizeof(handle)) != sizeof(handle))
+        _exit(1);
+    for (;; nap())
+        (void)hn_accept(listen, &recv);
+}
+
+/* Returns the process ID of a rank that plays a listener, and its handle. */
+static pid_t start_listener(uint8_t handle[NCCL_NET_HANDLE_MAXSIZE])
+{
+    int fd[2];
+    if (pipe(fd))
+        exit(1);
+    pid_t pid = fork();
+    if (pid == 0)
+        play_listener(fd[1]);
+    if (pid < 0 || read(fd[0], handle, NCCL_NET_HANDLE_MAXSIZE) != NCCL_NET_HANDLE_MAXSIZE)
+        exit(1);
+    (void)close(fd[0]);
+    (void)close(fd[1]);
+    return pid;
+}
+
+/* Tests that the last finalize does not wait for each session to peers that do not answer, one after another. */
+static void finalize_with_stopped_peers(void)
+{
+    pid_t pid[STOPPED];
+    uint8_t handle[STOPPED][NCCL_NET_HANDLE_MAXSIZE];
+    void *send[STOPPED][HN_LANES] = {0};
+    for (size_t i = 0; i < STOPPED; i++)
+        pid[i] = start_listener(handle[i]); /* before this process has threads */
+    must(hn_init(logger, NULL));
+    for (size_t i = 0; i < STOPPED; i++)
+        for (unsigned k = 0; k < HN_LANES; k++)
+            while (!send[i][k] && hn_connect(0, handle[i], &send[i][k]) == ncclSuccess)
+                nap();
+    for (size_t i = 0; i < STOPPED; i++) {
+        kill(pid[i], SIGSTOP);
+        for (unsigned k = 0; k < HN_LANES; k++)
+            must(send[i][k] ? hn_close_send(send[i][k]) : ncclSystemError);
+    }
+    const uint64_t begin = hw_now();
+    must(hn_finalize());
+    const uint64_t ms = (hw_now() - begin) / HW_MS;
+    ok(!hn_g.h && ms < 5000, "finalize with %d sessions to stopped ranks takes %llu ms", STOPPED * HN_LANES,
+       (unsigned long long)ms);
+    for (size_t i = 0; i < STOPPED; i++) {
+        kill(pid[i], SIGKILL);
+        (void)waitpid(pid[i], NULL, 0);
+    }
+}
+
 int main(void)
 {
     pthread_t thread[THREADS];
     unsigned number[THREADS];
     alarm(LIMIT_S);
     setenv("HAWSER_NICS", "lo", 1);
+    finalize_with_stopped_peers();
     for (unsigned i = 0; i < THREADS; i++) {
         number[i] = i;
         if (pthread_create(&thread[i], NULL, live, &number[i]))
