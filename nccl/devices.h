@@ -26,7 +26,7 @@ struct hn_nic {
     struct hw_pci_path pci; /* depth is 0 if the NIC has no PCI path */
     int numa;               /* -1 if unknown */
     uint64_t mbps;          /* 0 if unknown */
-    bool down;              /* has no carrier, and therefore reports no speed */
+    bool down;              /* has no carrier; physical NICs then report no speed */
 };
 
 struct hn_device {
