@@ -292,6 +292,7 @@ ncclResult_t hn_close_recv(void *rc)
 struct mem {
     hawser_mem *mem;
     uint8_t *ptr;
+    size_t size;
     bool host;
 };
 
@@ -311,6 +312,7 @@ ncclResult_t hn_reg(void *comm, void *data, size_t size, int type, void **mh)
         return hn_error(rc, "regMr");
     }
     m->ptr = data;
+    m->size = size;
     m->host = type == NCCL_PTR_HOST;
     *mh = m;
     return ncclSuccess;
@@ -446,8 +448,14 @@ static ncclResult_t start_request(struct hn_comm *c, post_fn fn, void *data, siz
     if (size)
         v.offset = (uint64_t)((uint8_t *)data - m->ptr);
     r->copied = fn == hawser_send && size <= HAWSER_INLINE_MAX && (!size || m->host);
-    if (size && r->copied)
+    if (size && r->copied) {
+        /* libhawser does not know the registration of a copied message */
+        if (v.offset > m->size || size > m->size - v.offset)
+            return hn_error(hw_fail(-EFAULT, "%zu bytes at offset %llu exceed the registered memory of %zu bytes", size,
+                                    (unsigned long long)v.offset, m->size),
+                            what);
         v = (struct hawser_vec){.data = data, .length = size};
+    }
     struct hawser_op_options o = {.size = sizeof(o), .stream = c->stream, .timeout_ms = -1};
     int rc = fn(c->link->peer, &v, 1, &o, &r->op);
     if (rc == -EAGAIN)

@@ -98,18 +98,6 @@ struct hn_threads hn_choose_threads(unsigned cpus, unsigned processes, uint64_t 
                                .poll_below = mbps * POLL_PERCENT / 100 / HW_MAX(all, 1u)};
 }
 
-/* Returns the sum of the NICs' speeds in Mb/s, or 0 if one of them is unknown. */
-static uint64_t sum_speeds(void)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < hn_g.nnics; i++) {
-        if (!hn_g.nic[i].mbps)
-            return 0;
-        sum += hn_g.nic[i].mbps;
-    }
-    return sum;
-}
-
 struct hn_threads hn_threads_wanted(void)
 {
     const struct counts sharing = count_processes();
@@ -119,7 +107,7 @@ struct hn_threads hn_threads_wanted(void)
         cpus = hn_g.cpus.quota;
         processes = sharing.group;
     }
-    uint64_t mbps = sum_speeds();
+    uint64_t mbps = hn_sum_speeds(hn_g.nic, hn_g.nnics);
     struct hn_threads t = hn_choose_threads(cpus, processes, mbps, sharing.all);
     const char *fixed = getenv("HAWSER_THREADS"); /* overrides t.loops; HAWSER_BUSY_US overrides t.poll */
     char speed[48] = "";

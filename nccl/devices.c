@@ -26,6 +26,7 @@ void hn_find_places(int root, struct hn_nic *nic, unsigned n)
         nic[i].numa = -1;
         nic[i].pci.depth = 0;
         nic[i].mbps = 0;
+        nic[i].down = hw_root_i64(root, &value, "sys/class/net/%s/carrier", nic[i].name) == 0 && value == 0;
         if (hw_root_link(root, link, sizeof(link), "sys/class/net/%s", nic[i].name) < 0 ||
             hw_pci_path_parse(link, &nic[i].pci) < 0)
             nic[i].pci.depth = 0;
@@ -124,16 +125,22 @@ static void find_pci_path(const char *nic, char *out, size_t cap)
         memcpy(out, real, strlen(real) + 1);
 }
 
-/* Returns the speed in Mbit/s of one of `shared` devices that share n NICs. */
-static int share_speed(const struct hn_nic *nic, unsigned n, unsigned shared)
+uint64_t hn_sum_speeds(const struct hn_nic *nic, unsigned n)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i < n; i++) {
-        if (!nic[i].mbps)
-            return VIRTUAL_MBPS;
+        if (!nic[i].mbps && !nic[i].down)
+            return 0;
         sum += nic[i].mbps;
     }
-    return (int)HW_MAX(HW_MIN(sum / shared, (uint64_t)INT_MAX), (uint64_t)LEAST_MBPS);
+    return sum;
+}
+
+/* Returns the speed in Mbit/s of one of `shared` devices that share n NICs. */
+static int share_speed(const struct hn_nic *nic, unsigned n, unsigned shared)
+{
+    const uint64_t sum = hn_sum_speeds(nic, n);
+    return sum ? (int)HW_MAX(HW_MIN(sum / shared, (uint64_t)INT_MAX), (uint64_t)LEAST_MBPS) : VIRTUAL_MBPS;
 }
 
 unsigned hn_make_devices(const struct hn_nic *nic, unsigned n, bool apart, const char *rails, struct hn_device *out)

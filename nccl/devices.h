@@ -26,6 +26,7 @@ struct hn_nic {
     struct hw_pci_path pci; /* depth is 0 if the NIC has no PCI path */
     int numa;               /* -1 if unknown */
     uint64_t mbps;          /* 0 if unknown */
+    bool down;              /* has no carrier; physical NICs then report no speed */
 };
 
 struct hn_device {
@@ -38,6 +39,10 @@ struct hn_device {
 /* Reads each NIC's position in the machine and speed from sysfs below root (net/sysfs.h). Values that sysfs does not
  * report remain unknown. */
 void hn_find_places(int root, struct hn_nic *nic, unsigned n);
+
+/* Returns the sum of the NICs' speeds in Mb/s, or 0 if a NIC with a carrier does not report its speed, or if no NIC has
+ * a carrier. */
+uint64_t hn_sum_speeds(const struct hn_nic *nic, unsigned n);
 
 /* Assigns each of at most HN_NICS_MAX NICs to a group, numbered from 0, in group[]. If an NVIDIA GPU is below a PCIe
  * root port, the NICs below this port form a group. The other physical NICs form one group per NUMA node, and so do the

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CLOSERS 32 /* maximum number of threads that close the links */
+
 bool hn_link_is_dead(struct hn_link *l)
 {
     int state = atomic_load(&l->state);
@@ -290,8 +292,52 @@ void hn_attend_no_more(void)
     pthread_cond_destroy(&hn_g.leave);
 }
 
+struct closing {
+    hawser_peer **peer;
+    size_t n;
+    atomic_size_t next; /* index of the next peer to be closed */
+};
+
+static void *close_peers(void *arg)
+{
+    struct closing *c = arg;
+    for (size_t i; (i = atomic_fetch_add(&c->next, 1)) < c->n;)
+        hawser_peer_close(c->peer[i]);
+    return NULL;
+}
+
+/* Closes the peers of all links. To close a peer that does not answer takes one or two seconds, and a process may have
+ * many such peers, so several threads close them. */
+static void close_all_peers(void)
+{
+    pthread_t thread[CLOSERS];
+    size_t n = 0, started = 0;
+    hw_list_each(it, tmp, &hn_g.links)
+    {
+        n += hw_container_of(it, struct hn_link, all)->peer != NULL;
+    }
+    struct closing c = {.peer = calloc(HW_MAX(n, (size_t)1), sizeof(*c.peer))};
+    if (!c.peer)
+        return; /* free_link() closes them */
+    hw_list_each(it, tmp, &hn_g.links)
+    {
+        struct hn_link *l = hw_container_of(it, struct hn_link, all);
+        if (l->peer)
+            c.peer[c.n++] = l->peer;
+        l->peer = NULL;
+    }
+    while (started + 1 < HW_MIN(n, (size_t)CLOSERS) &&
+           hw_thread_start(&thread[started], close_peers, &c, "a thread that closes connections") == 0)
+        started++;
+    (void)close_peers(&c);
+    while (started > 0)
+        (void)pthread_join(thread[--started], NULL);
+    free(c.peer);
+}
+
 void hn_links_close(void)
 {
+    close_all_peers();
     hw_list_each(it, tmp, &hn_g.links)
     {
         free_link(hw_container_of(it, struct hn_link, all));

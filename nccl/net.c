@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 struct hn_global hn_g = {.mu = PTHREAD_MUTEX_INITIALIZER, .presence = -1};
@@ -69,11 +70,12 @@ ncclResult_t hn_error(int rc, const char *what)
 
 /* ---- the NICs -------------------------------------------------------------------------------------------- */
 
-/* Returns true if a NIC is in a comma-separated list of names (exact) or of prefixes. */
+/* Returns true if a NIC is in a comma-separated list of names (exact) or of prefixes. Like NCCL, ignores a port after a
+ * name, as in "eth0:1" (src/misc/utils.cc, parseStringList). */
 static bool matches_nic_list(const char *list, const char *nic, bool exact)
 {
-    for (size_t n; *list; list += n + (list[n] == ',')) {
-        n = strcspn(list, ",");
+    for (; *list; list += strcspn(list, ","), list += *list == ',') {
+        const size_t n = strcspn(list, ",:");
         if (n && strncmp(list, nic, n) == 0 && (!exact || strlen(nic) == n))
             return true;
     }
@@ -96,7 +98,7 @@ static bool is_usable_nic(const struct hw_nic *n, int pass)
 {
     const char *nics = getenv("HAWSER_NICS"), *ifname = getenv("NCCL_SOCKET_IFNAME");
     if (nics && *nics)
-        return matches_nic_list(nics, n->name, true);
+        return hw_nic_listed(nics, n->name);
     if (ifname && *ifname)
         return by_ifname(ifname, n->name) && (*ifname != '^' || n->loopback == (pass > 0));
     bool odd = n->loopback || strncmp(n->name, "docker", 6) == 0 || strncmp(n->name, "virbr", 5) == 0;
@@ -303,13 +305,17 @@ void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
     unsigned n = 0;
     int addresses = hw_nics_list(now, HW_NIC_MAX, true);
     memset(out, 0, HN_ADDRS * sizeof(*out));
-    /* NICs that have no address now come last, with the addresses that the survey found */
-    for (int pass = 0; pass < 4; pass++)
+    /* NICs without a carrier come after the others: an attempt at their addresses takes seconds. NICs that have no
+     * address now come last, with the addresses that the survey found. */
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    for (int pass = 0; pass < 6; pass++)
         for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++) {
             const union hw_addr *ip = find_address(&hn_g.nic[i], now, addresses);
-            if ((hn_g.near && hn_g.group[i] != group) == pass % 2 && (ip == NULL) == pass / 2)
+            const int state = !ip ? 2 : hw_nic_is_down(fd, hn_g.nic[i].name) ? 1 : 0;
+            if ((hn_g.near && hn_g.group[i] != group) == pass % 2 && state == pass / 2)
                 encode_address(&out[n++], ip ? ip : &hn_g.nic[i].ip);
         }
+    hw_close(&fd);
     add_other_family(out, n, now, addresses);
 }
 

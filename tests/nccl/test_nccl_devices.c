@@ -84,6 +84,9 @@ static void check_odd_files(void)
     is_int(find_in("mkfifo sys/class/net/eth0/speed")->mbps, 0, "a FIFO");
     is_int(find_in("ln -s speed sys/class/net/eth0/speed")->mbps, 0, "a link to itself");
     is_int(find_in("head -c 1000000 /dev/zero > sys/class/net/eth0/speed")->mbps, 0, "1 MB of zeros");
+    ok(find_in("echo 0 > sys/class/net/eth0/carrier && echo -1 > sys/class/net/eth0/speed")->down, "no carrier");
+    ok(!find_in("echo 1 > sys/class/net/eth0/carrier")->down, "a carrier");
+    ok(!find_in("mkdir sys/class/net/eth0/carrier")->down, "a carrier that cannot be read");
     is_int(find_in("rm sys/class/net/eth0 && ln -s eth0 sys/class/net/eth0")->pci.depth, 0,
            "the NIC is a link to itself");
     is_int(find_in("rm sys/class/net/eth0 && mkdir sys/class/net/eth0")->pci.depth, 0, "the NIC is no link");
@@ -135,6 +138,13 @@ int main(void)
         nic[i].mbps = 100000 * (i + 1);
     check_devices("three NICs", n, true, "0:50000 1:100000 2:300000 0:50000 1:100000");
     check_devices("three NICs of one group", n, false, "0:120000 1:120000 2:120000 0:120000 1:120000");
+    nic[0].mbps = 0;
+    check_devices("one of them does not report its rate", n, false, "0:24000 1:24000 2:24000 0:24000 1:24000");
+    nic[0].down = true;
+    check_devices("because it has no carrier", n, false, "0:100000 1:100000 2:100000 0:100000 1:100000");
+    check_devices("and is in a group of its own", n, true, "0:24000 1:100000 2:300000 0:24000 1:100000");
+    is_int(hn_sum_speeds(nic, n), 500000, "the sum of the other NICs' rates");
+    is_int(hn_sum_speeds(nic, 1), 0, "no NIC has a carrier");
     n = name_nics("a b c d e f g h i");
     for (unsigned i = 0; i < n; i++)
         nic[i].mbps = 400000;

@@ -11,6 +11,9 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -208,6 +211,27 @@ static bool all_but_docker(void)
     return alone && strcmp(hn_g.nics, "eth0") == 0 && works(0);
 }
 
+/* NCCL ignores these ports as well. */
+static bool with_ports(void)
+{
+    static const struct {
+        const char *list, *nics;
+    } cases[] = {
+        {"eth0:1", "eth0"},      {"eth1:0,eth0:1", "eth0,eth1"}, {"=eth0:1", "eth0"},
+        {"=eth:1,eth1", "eth1"}, {"^=eth0:7", "eth1"},
+    };
+    bool good = true;
+    add_test_nic("eth0", 0);
+    add_test_nic("eth1", 1);
+    for (size_t i = 0; i < HW_ARRAY_LEN(cases); i++) {
+        setenv("NCCL_SOCKET_IFNAME", cases[i].list, 1);
+        (void)hn_init(logger, NULL);
+        diag("%s: %s", cases[i].list, hn_g.nics);
+        good &= strcmp(hn_g.nics, cases[i].nics) == 0 && hn_finalize() == ncclSuccess;
+    }
+    return good;
+}
+
 static bool odd_names(void)
 {
     add_test_nic("a,b", 0);
@@ -260,6 +284,81 @@ static bool all_down(void)
            hn_finalize() == ncclSuccess && !hn_g.h;
 }
 
+/* Plays a rank on another node, whose network namespace contains peer0 and peer1. Of these, only peer1 is up, with an
+ * address in the subnet of eth1. Sends the handle of its listener to fd, and accepts connections until it is killed. */
+static void play_far_rank(int fd)
+{
+    char go;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || unshare(CLONE_NEWNET) || write(fd, "", 1) != 1 || read(fd, &go, 1) != 1)
+        _exit(3);
+    run("ip addr add 198.18.1.9/24 dev peer1 && ip link set peer1 up");
+    (void)hn_init(logger, NULL);
+    if (hn_listen(0, handle, &lc) || write(fd, handle, sizeof(handle)) != sizeof(handle))
+        _exit(3);
+    for (;; nap())
+        (void)hn_accept(lc, &rc);
+}
+
+/* Waits until the kernel reports that eth0 has no carrier and that eth1 has one, which takes up to a second. */
+static void wait_for_carriers(void)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    while (!hw_nic_is_down(fd, "eth0") || hw_nic_is_down(fd, "eth1"))
+        nap();
+    hw_close(&fd);
+}
+
+/* Connects to a rank on another node, whose handle has first an address behind eth0, and then one behind eth1. Returns
+ * true if this takes less than 2.5 s. */
+static bool connects_over_eth1(void)
+{
+    int fd[2];
+    char ready;
+    struct hn_handle h;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd))
+        return false;
+    pid_t pid = fork();
+    if (pid == 0)
+        play_far_rank(fd[1]);
+    if (read(fd[0], &ready, 1) != 1)
+        return false;
+    run("ip link set peer0 netns %d && ip link set peer1 netns %d", (int)pid, (int)pid);
+    (void)hn_init(logger, NULL);
+    if (write(fd[0], "", 1) != 1 || read(fd[0], handle, sizeof(handle)) != sizeof(handle) ||
+        hn_handle_decode(handle, &h))
+        return false;
+    wait_for_carriers();
+    h.addr[0] = (struct hn_addr){.family = 4, .ip = {198, 18, 0, 9}};
+    h.addr[1] = (struct hn_addr){.family = 4, .ip = {198, 18, 1, 9}};
+    hn_handle_encode(handle, &h);
+    const uint64_t begin = hw_now();
+    ncclResult_t r = ncclSuccess;
+    while (r == ncclSuccess && !sc) {
+        r = hn_connect(0, handle, &sc);
+        nap();
+    }
+    const uint64_t ms = (hw_now() - begin) / HW_MS;
+    diag("connected after %llu ms", (unsigned long long)ms);
+    hw_close(&fd[0]);
+    hw_close(&fd[1]);
+    return r == ncclSuccess && ms < 2500 && hn_close_send(sc) == ncclSuccess;
+}
+
+/* An attempt at an address behind a NIC without a carrier takes three seconds. */
+static bool no_carrier(void)
+{
+    struct hn_handle h;
+    const uint8_t eth1[] = {198, 18, 1, 1};
+    add_test_nic("eth0", 0);
+    add_test_nic("eth1", 1);
+    if (!connects_over_eth1() || strcmp(hn_g.nics, "eth0,eth1") != 0)
+        return false;
+    if (hn_listen(0, handle, &lc) || hn_handle_decode(handle, &h))
+        return false;
+    return memcmp(h.addr[0].ip, eth1, sizeof(eth1)) == 0 && hn_close_listen(lc) == ncclSuccess &&
+           hn_finalize() == ncclSuccess && !hn_g.h;
+}
+
 static bool can_enter(void)
 {
     return true;
@@ -300,11 +399,13 @@ int main(void)
         {forty_nics, "of 40 NICs, 32 are used, and the others are named"},
         {many_addresses, "the loopback has 101 addresses"},
         {all_but_docker, "a list of other NICs selects the loopback only if there is nothing else"},
+        {with_ports, "NCCL_SOCKET_IFNAME may have ports"},
         {misspelled, "names in HAWSER_NICS that select no NIC are reported"},
         {not_virbr, "the bridge of libvirt, whose address is the same on every node, is not used"},
         {odd_names, "NICs whose names are not possible in a list are left out"},
         {vanished_before_listen, "a NIC is removed between init and listen"},
         {down_before_connect, "a NIC is down before connect"},
+        {no_carrier, "the first NIC has no carrier: the addresses of the other one are tried first"},
         {near_one_down, "the only preferred NIC is down before connect"},
         {all_down, "all NICs are down before connect: an error"},
     };

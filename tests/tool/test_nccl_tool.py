@@ -86,7 +86,8 @@ def part_env(tmp):
     r = subprocess.run(["sh", "-c", shell, installed(quoted, MINI)], capture_output=True, text=True, env=env(tmp), timeout=30)
     ok(r.stdout == f"hawser||{quoted}/{LIB}" and not r.stderr, "from a folder with quotes in its name too", r)
 
-    r = run(tmp, "env", "--json", tool=tool, NCCL_MAX_NCHANNELS="4", NCCL_NCHANNELS_PER_NET_PEER="4", NCCL_NSOCKS_PERTHREAD="4", NCCL_P2P_NET_CHUNKSIZE="2097152")
+    r = run(tmp, "env", "--json", tool=tool, NCCL_MAX_NCHANNELS="4", NCCL_NCHANNELS_PER_NET_PEER="4", NCCL_NSOCKS_PERTHREAD="4", NCCL_P2P_NET_CHUNKSIZE="2097152",
+            NCCL_SOCKET_FAMILY="AF_INET6")
     j = json.loads(r.stdout)
     by = {x["name"]: x for x in j["set_by_plugin"]}
     ok(r.returncode == 0 and j["schema"] == "hawser-nccl-env-1" and j["tune"] is True and j["plugin_missing"] is None and
@@ -94,7 +95,7 @@ def part_env(tmp):
     ok(by["NCCL_P2P_PER_CHANNEL_NET_BW"]["overridden_by"] == "NCCL_NCHANNELS_PER_NET_PEER" and by["NCCL_P2P_PER_CHANNEL_NET_BW"]["overridden_value"] == "4" and
        by["NCCL_NTHREADS"]["overridden_by"] is None, "which parameters the user overrides", by)
     weights = {(x["name"], x["weight"]) for x in j["conflicts"]}
-    ok(weights >= {("NCCL_NCHANNELS_PER_NET_PEER", "caution"), ("NCCL_NSOCKS_PERTHREAD", "note"), ("NCCL_P2P_NET_CHUNKSIZE", "caution")} and
+    ok(weights >= {("NCCL_NCHANNELS_PER_NET_PEER", "caution"), ("NCCL_NSOCKS_PERTHREAD", "note"), ("NCCL_SOCKET_FAMILY", "note"), ("NCCL_P2P_NET_CHUNKSIZE", "caution")} and
        any("31-bit" in x["text"] for x in j["conflicts"]), "conflicts and their weight", j["conflicts"])
     r = run(tmp, "env", "--json", tool=tool, HAWSER_NCCL_TUNE="0")
     ok(json.loads(r.stdout)["tune"] is False and "HAWSER_NCCL_TUNE" in r.stdout, "HAWSER_NCCL_TUNE=0", r)

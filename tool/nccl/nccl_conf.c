@@ -167,7 +167,7 @@ static void add_choice_conflicts(struct nccl_conflict *out, size_t *n)
             TEXT(c, "limits the choices of hawser's tuner");
             MEND(c, "unset %s", forced[i]);
         }
-    static const char *const others[] = {"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_NTHREADS",
+    static const char *const others[] = {"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_FAMILY", "NCCL_SOCKET_NTHREADS",
                                          "NCCL_NSOCKS_PERTHREAD"};
     for (size_t i = 0; i < HW_ARRAY_LEN(others); i++)
         if (getenv(others[i]))
