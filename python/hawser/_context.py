@@ -23,7 +23,7 @@ from typing import Any
 from . import _memory
 from ._async import Hub
 from ._gate import Gate
-from ._library import SLICE_MS, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds
+from ._library import SLICE_MS, TAKE_LOG, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds
 from ._memory import Memory
 from ._operation import NULL
 from ._peer import Peer
@@ -501,7 +501,7 @@ def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] 
         def take(_arg: Any, level: int, line: Any) -> None:
             function(level, ffi.string(line).decode("utf-8", "replace"))
 
-        options.log = callback = ffi.callback("void(void *, int, const char *)", take)
+        options.log = callback = ffi.callback(TAKE_LOG, take)
         keep.append(callback)
     return options, keep
 
