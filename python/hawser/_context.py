@@ -23,7 +23,7 @@ from typing import Any
 from . import _memory
 from ._async import Hub
 from ._gate import Gate
-from ._library import SLICE_MS, TAKE_LOG, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds
+from ._library import SLICE_MS, TAKE_LOG, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds, remaining_ms
 from ._memory import Memory
 from ._operation import NULL
 from ._peer import Peer
@@ -129,7 +129,7 @@ class Context(Unique):
         while True:
             with self._use(self._waits) as handle:
                 yield handle, min(ms, SLICE_MS)
-            if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
+            if end is not None and (ms := remaining_ms(end)) == 0:
                 return
 
     def _adopt_peer(self, handle: Any, arrived: bool = True) -> Peer:

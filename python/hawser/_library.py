@@ -9,6 +9,7 @@ import errno
 import importlib
 import math
 import os
+import time
 from typing import Any, NoReturn
 
 from ._cdef import CDEF
@@ -107,6 +108,12 @@ def milliseconds(seconds: float) -> int:
     if not seconds >= 0:
         raise invalid(f"invalid timeout of {seconds} s: it must be 0 or more")
     return 2**31 - 1 if seconds > 2e6 else math.ceil(seconds * 1000)
+
+
+def remaining_ms(end: float) -> int:
+    """Returns whole milliseconds until `end`, a time of time.monotonic() or math.inf, limited to the range of a C int."""
+    seconds = end - time.monotonic()
+    return 2**31 - 1 if seconds > 2e6 else max(0, round(seconds * 1000))
 
 
 def operation_ms(seconds: float | None) -> int:
