@@ -8,6 +8,7 @@ import enum
 import errno
 import mmap
 import os
+import sys
 import threading
 import time
 import warnings
@@ -17,12 +18,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from . import _memory
 from ._async import Hub
-from ._gate import Gate
+from ._gate import Block, Gate
 from ._library import SLICE_MS, TAKE_LOG, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds, remaining_ms
 from ._memory import Memory
 from ._operation import NULL
@@ -111,9 +112,9 @@ class Context(Unique):
         return ClosedError(errno.EBADF, f"{what} is closed")
 
     @contextmanager
-    def _use(self, gate: Gate | None = None) -> Iterator[Any]:
-        """Keeps the handle valid within the block."""
-        calls, token = (gate or self._calls).calls, object()
+    def _use(self, gate: Gate | None = None, owner: FrameType | None = None) -> Iterator[Any]:
+        """Keeps the handle valid within the block. owner: the frame that the block runs in, if it is not the caller's."""
+        calls, token = (gate or self._calls).calls, Block(owner or sys._getframe(2))
         calls[token] = get_ident()
         try:
             if self._closing or self._forked:
@@ -127,7 +128,7 @@ class Context(Unique):
         ms = SLICE_MS if timeout is None else milliseconds(timeout)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            with self._use(self._waits) as handle:
+            with self._use(self._waits, sys._getframe(1)) as handle:
                 yield handle, min(ms, SLICE_MS)
             if end is not None and (ms := remaining_ms(end)) == 0:
                 return

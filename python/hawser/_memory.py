@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 from contextlib import contextmanager
 from errno import ENOMEM
 from threading import get_ident
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator
 
 from ._buffers import CUDA, HOST, find_buffer, find_span
+from ._gate import Block
 from ._library import Unique, address_of, check, ffi, invalid, lib
 from .errors import make_error
 
@@ -160,7 +162,7 @@ class Memory(Unique):
 @contextmanager
 def use_memory(memory: Memory) -> Iterator[None]:
     """Keeps the memory's handle valid within the block. Raises ClosedError if the memory is closed."""
-    context, token = memory._context, object()
+    context, token = memory._context, Block(sys._getframe(2))
     context._calls.calls[token] = get_ident()
     try:
         if memory._address == 0:

@@ -306,6 +306,26 @@ def test_close_within_a_call_of_its_own_thread_is_refused(pair):
     assert not pair.a.closed and not pair.to_b.closed
 
 
+@pytest.mark.parametrize("what", ["a context", "a peer", "memory", "a wait"])
+def test_close_after_ctrl_c_at_the_start_of_a_block(pair, what):
+    """Tests Ctrl-C in contextlib: the traceback keeps the block's token while an enclosing `with` closes the object."""
+    memory = pair.b.alloc(8)
+
+    def interrupted():
+        if what == "a wait":
+            for _ in pair.b._slices(LIMIT):
+                raise KeyboardInterrupt
+        block = {"a context": pair.b._use, "a peer": pair.to_a._use,
+                 "memory": lambda: hawser._memory.use_memory(memory)}[what]()
+        block.__enter__()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with pair.b, pair.to_a, memory:
+            interrupted()
+    assert pair.b.closed
+
+
 HEAD = """
 import os, signal, sys, threading, hawser
 from conftest import Pair, LIMIT
