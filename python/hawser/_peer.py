@@ -117,10 +117,12 @@ class Peer(Unique):
             op._handle = cell[0]
             cell[0] = NULL
         finally:
-            if op._handle is None and cell[0]:  # Ctrl-C arrived in between, and the operation continues
-                op._handle = cell[0]
-                cell[0] = NULL
-            del calls[token]
+            try:  # Python 3.10 may raise KeyboardInterrupt at a branch of this block
+                if op._handle is None and cell[0]:  # Ctrl-C arrived in between, and the operation continues
+                    op._handle = cell[0]
+                    cell[0] = NULL
+            finally:
+                del calls[token]
             if scratch.keep or scratch.room != ROOM:
                 give_scratch(scratch)
             else:
