@@ -295,24 +295,37 @@ int Agent::deregister_once(LocalMD &md)
     return 0;
 }
 
-/* Returns whether operations that no caller waits for may use memory. */
-bool Agent::is_releasing()
+/* Ends the transfers that use memory of which the deregistration has begun. */
+void Agent::end_stale()
 {
-    reap_kept();
-    std::unique_lock lock(mu_);
-    std::unique_lock kept_lock(kept_mu_);
-    return !closing_.empty() || !kept_.empty();
+    std::vector<std::shared_ptr<Link>> all;
+    {
+        std::unique_lock lock(mu_);
+        for (auto &[name, link] : links_)
+            all.push_back(link);
+        for (Closing &c : closing_)
+            all.push_back(c.link);
+    }
+    for (auto &link : all)
+        link->end_stale();
 }
 
 int Agent::deregister(LocalMD &md, int ms)
 {
-    for (uint64_t end = now_ms() + static_cast<uint64_t>(ms);;) {
-        bool releasing = is_releasing(); /* asked first, so that the last attempt follows the last release */
-        int rc = deregister_once(md);
-        if (rc != -EBUSY || !releasing || now_ms() >= end)
-            return rc;
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    int rc = deregister_once(md);
+    if (rc != -EBUSY)
+        return rc;
+    {
+        std::unique_lock lock(mem_mu);
+        md.reg->mem = nullptr; /* the transfers that use the memory are now stale */
     }
+    end_stale();
+    for (uint64_t end = now_ms() + static_cast<uint64_t>(ms); rc == -EBUSY && now_ms() < end;) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        reap_kept();
+        rc = deregister_once(md);
+    }
+    return rc;
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------ */

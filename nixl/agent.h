@@ -58,8 +58,9 @@ class Agent
 
     /* Registers the memory that md describes, and sets md's key. Returns 0 or -errno. */
     int register_memory(LocalMD &md);
-    /* Ends a registration. If released transfers or closing connections still use the memory, waits up to `ms` for
-     * their end. Returns 0 or -errno; -EBUSY means that other transfers use the memory. */
+    /* Ends a registration. Cancels the transfers that use the memory, and waits up to `ms` for their end: NIXL ignores
+     * the status, and the application may free the memory. Returns 0 or -errno; -EBUSY means that transfers still use
+     * the memory. */
     int deregister(LocalMD &md, int ms);
 
     nixl_status_t add_remote(const std::string &remote, const std::string &blob);
@@ -112,7 +113,7 @@ class Agent
     int deregister_once(LocalMD &md);
     void reap_closing();
     void wait_for_closing();
-    bool is_releasing();
+    void end_stale();
     void take_in();
     bool take_ahead();
     void drain_all();

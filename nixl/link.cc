@@ -156,6 +156,13 @@ void Link::fail(nixl_status_t status)
     pieces_.clear();
 }
 
+void Link::end_stale()
+{
+    std::unique_lock lock(mu);
+    for (Request *r : posted)
+        r->end_stale();
+}
+
 bool Link::remove()
 {
     std::unique_lock lock(mu);

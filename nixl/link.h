@@ -47,6 +47,8 @@ class Link
     /* Marks the link as removed by the application. Waiting and running transfers fail with NIXL_ERR_NOT_FOUND. Returns
      * whether finish() must follow; if not, close() does not wait. */
     bool remove();
+    /* Ends the running transfers whose memory the application deregisters. */
+    void end_stale();
     /* Waits up to linger_ms until the peer has confirmed all notifications, then closes the link. */
     void finish();
     /* Ends the link. Waiting and running transfers fail with NIXL_ERR_REMOTE_DISCONNECT, or NIXL_ERR_NOT_FOUND after

@@ -119,6 +119,17 @@ void Request::end_removed()
         fail(NIXL_ERR_NOT_FOUND, "the application removed the agent");
 }
 
+/* Ends a running transfer if the application deregisters its memory. */
+void Request::end_stale()
+{
+    std::unique_lock lock(mu_);
+    if (state_ != State::moving)
+        return;
+    std::shared_lock mem_lock(agent_.mem_mu);
+    if (is_stale())
+        fail(NIXL_ERR_NOT_FOUND, "its memory was deregistered while the transfer was in flight");
+}
+
 void Request::fail(nixl_status_t status, const char *reason)
 {
     if (result_ == NIXL_SUCCESS) {

@@ -61,6 +61,7 @@ class Request : public nixlBackendReqH
     void begin();
     void give_up(nixl_status_t status);
     void end_removed();
+    void end_stale();
 
   private:
     enum class State { idle, waiting, moving, done };

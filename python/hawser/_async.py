@@ -46,6 +46,7 @@ class Hub:
                     self._detach()
                 self._waiting.clear()
                 self._waits.clear()
+                self._ticking = False  # the timer of the other loop may never run
                 if self._fd < 0:
                     with self._context._use() as handle:
                         self._fd = os.dup(check(lib.hawser_eventfd(handle)))
@@ -85,9 +86,11 @@ class Hub:
     def _tick(self) -> None:
         if not self._ticking and self._loop is not None:
             self._ticking = True
-            self._loop.call_later(CALLER_PERIOD, self._end_tick)
+            self._loop.call_later(CALLER_PERIOD, self._end_tick, self._loop)
 
-    def _end_tick(self) -> None:
+    def _end_tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:  # the timer was started before the context moved to another loop
+            return
         self._ticking = False
         self._wake()
         if self._waiting:

@@ -20,6 +20,7 @@ ffi.cdef("""
 struct dl_tensor { void *data; int32_t device_type, device_id; int32_t ndim; uint8_t code, bits; uint16_t lanes;
                    int64_t *shape; int64_t *strides; uint64_t byte_offset; };
 """)
+ffi.typeof("struct dl_tensor *")  # see resolve_names()
 
 
 class Span(NamedTuple):

@@ -8,6 +8,7 @@ import enum
 import errno
 import mmap
 import os
+import sys
 import threading
 import time
 import warnings
@@ -17,17 +18,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from . import _memory
 from ._async import Hub
-from ._gate import Gate
-from ._library import SLICE_MS, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds
+from ._gate import Block, Gate
+from ._library import SLICE_MS, TAKE_LOG, Unique, check, fail, ffi, invalid, last_error, lib, milliseconds, remaining_ms
 from ._memory import Memory
 from ._operation import NULL
 from ._peer import Peer
-from .errors import BusyError, ClosedError, ForkedError, HawserError, NotReadyError, make_error
+from .errors import BusyError, CanceledError, ClosedError, ForkedError, HawserError, NotReadyError, make_error
 
 CALLER_PROGRESS, INSECURE, EVENTS, TRUSTED = 1, 2, 4, 8  # flags of struct hawser_options
 ONLY_DIALLED = 1
@@ -111,9 +112,9 @@ class Context(Unique):
         return ClosedError(errno.EBADF, f"{what} is closed")
 
     @contextmanager
-    def _use(self, gate: Gate | None = None) -> Iterator[Any]:
-        """Keeps the handle valid within the block."""
-        calls, token = (gate or self._calls).calls, object()
+    def _use(self, gate: Gate | None = None, owner: FrameType | None = None) -> Iterator[Any]:
+        """Keeps the handle valid within the block. owner: the frame that the block runs in, if it is not the caller's."""
+        calls, token = (gate or self._calls).calls, Block(owner or sys._getframe(2))
         calls[token] = get_ident()
         try:
             if self._closing or self._forked:
@@ -127,9 +128,9 @@ class Context(Unique):
         ms = SLICE_MS if timeout is None else milliseconds(timeout)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            with self._use(self._waits) as handle:
+            with self._use(self._waits, sys._getframe(1)) as handle:
                 yield handle, min(ms, SLICE_MS)
-            if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
+            if end is not None and (ms := remaining_ms(end)) == 0:
                 return
 
     def _adopt_peer(self, handle: Any, arrived: bool = True) -> Peer:
@@ -218,16 +219,27 @@ class Context(Unique):
         UnreachableError, AccessError (for a wrong key), NoKeyError, NoDeviceError, TooManyError, ProtocolError,
         IncompatibleError or another HawserError. Ctrl-C ends the wait; a connection that is established later is then
         closed."""
+        return self._plan_connect(host, port, timeout, nics, peer_nics, channels, only_dialled, key, gpu, peer_gpu,
+                                  prefer).run()
+
+    async def connect_async(self, host: str, port: int, **options: Any) -> Peer:
+        """Connects in asyncio. The arguments and errors are those of connect(). If the task is cancelled, a connection that
+        is established later is closed."""
+        import asyncio
+        call = self._plan_connect(host, port, **options)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, call.run)
+        except asyncio.CancelledError:
+            call.give_up()
+            raise
+
+    def _plan_connect(self, host: str, port: int, timeout: float = 10.0, nics: str = "", peer_nics: str = "",
+                      channels: int = 0, only_dialled: bool = False, key: bytes | None = None, gpu: int | None = None,
+                      peer_gpu: int | None = None, prefer: str = "") -> _Connect:
         options, keep = make_connect_options(nics, peer_nics, prefer, channels, only_dialled, key, gpu, peer_gpu)
         if not 0 <= port < 65536:
             raise invalid(f"invalid port {port}; ports are 0 to 65535")
-        call = _Connect(self, host.encode(), port, options, keep, milliseconds(timeout))
-        return call.run()
-
-    async def connect_async(self, host: str, port: int, **options: Any) -> Peer:
-        """Connects in asyncio. The arguments and errors are those of connect()."""
-        import asyncio
-        return await asyncio.get_running_loop().run_in_executor(None, lambda: self.connect(host, port, **options))
+        return _Connect(self, host.encode(), port, options, keep, milliseconds(timeout))
 
     def _close_peer(self, peer: Peer) -> None:
         with self._close_lock:
@@ -442,18 +454,23 @@ class _Connect:
         try:
             threading.Thread(target=self._work, name="hawser connect", daemon=True).start()
             while not self.over.wait(SLICE_MS / 1000):
-                pass
+                if self.given_up:
+                    raise CanceledError(errno.ECANCELED, "the attempt to connect was cancelled")
             if self.error is not None:
                 raise self.error
             assert self.peer is not None
             return self.peer
         except BaseException:  # the attempt's error, Ctrl-C, or an exception from another signal handler
-            with self.lock:
-                self.given_up = True
-            if self.peer is not None:
-                self.peer.close()
+            self.give_up()
             self.started.wait(1)  # CPython crashes if the interpreter ends while a thread is starting
             raise
+
+    def give_up(self) -> None:
+        """Ends run() within 0.1 s. A connection that is or will be established is closed."""
+        with self.lock:
+            self.given_up = True
+        if self.peer is not None:
+            self.peer.close()
 
     def _work(self) -> None:
         self.started.set()
@@ -501,7 +518,7 @@ def make_options(flags: int, key: bytes | None, log: Callable[[int, str], None] 
         def take(_arg: Any, level: int, line: Any) -> None:
             function(level, ffi.string(line).decode("utf-8", "replace"))
 
-        options.log = callback = ffi.callback("void(void *, int, const char *)", take)
+        options.log = callback = ffi.callback(TAKE_LOG, take)
         keep.append(callback)
     return options, keep
 

@@ -9,6 +9,7 @@ import errno
 import importlib
 import math
 import os
+import time
 from typing import Any, NoReturn
 
 from ._cdef import CDEF
@@ -40,6 +41,30 @@ def load_library() -> Any:
 
 
 lib: Any = load_library()
+
+TAKE_LOG = ffi.typeof("void(*)(void *, int, const char *)")
+TAKE_KNOB = ffi.typeof("void(*)(void *, const char *, const char *, const char *, const char *, const char *)")
+TYPES = ("char *[]", "char[]", "hawser **", "hawser_mem **", "hawser_op **", "hawser_op *[]", "hawser_peer **", "size_t *",
+         "struct hawser_channel_stats", "struct hawser_channel_stats[]", "struct hawser_completion *",
+         "struct hawser_connect_options", "struct hawser_connect_options *", "struct hawser_op_options *",
+         "struct hawser_options", "struct hawser_options *", "struct hawser_path", "struct hawser_path[]",
+         "struct hawser_region *", "struct hawser_request[]", "struct hawser_vec *", "uint16_t *", "uint8_t[]", "uintptr_t",
+         "void *")
+
+
+def resolve_names() -> None:
+    """Looks up all functions and types that the package uses.
+
+    cffi does so on first use, and holds a lock meanwhile that its thread cannot take again. Without this function, a
+    Context that the garbage collector closes, or a signal handler that calls hawser, could wait forever for the call
+    that it interrupts, and a child of fork() for a thread of its parent."""
+    for name in dir(lib):
+        getattr(lib, name, None)  # a library of an earlier release may lack a function
+    for name in TYPES:
+        ffi.typeof(name)
+
+
+resolve_names()
 
 
 def last_error() -> str:
@@ -85,6 +110,12 @@ def milliseconds(seconds: float) -> int:
     return 2**31 - 1 if seconds > 2e6 else math.ceil(seconds * 1000)
 
 
+def remaining_ms(end: float) -> int:
+    """Returns whole milliseconds until `end`, a time of time.monotonic() or math.inf, limited to the range of a C int."""
+    seconds = end - time.monotonic()
+    return 2**31 - 1 if seconds > 2e6 else max(0, round(seconds * 1000))
+
+
 def operation_ms(seconds: float | None) -> int:
     """Returns an operation's timeout_ms: 0 (the knob's value) for None, and -1 (no deadline) for math.inf."""
     if seconds is None:
@@ -105,6 +136,6 @@ def knobs() -> dict[str, tuple[str, str, str, str]]:
         name, env, default, unit, doc = (ffi.string(w).decode() if w else "" for w in words)
         found[name] = (env, default, unit, doc)
 
-    callback = ffi.callback("void(void *, const char *, const char *, const char *, const char *, const char *)", take)
+    callback = ffi.callback(TAKE_KNOB, take)
     lib.hawser_knobs(callback, ffi.NULL)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 from contextlib import contextmanager
 from errno import ENOMEM
 from threading import get_ident
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator
 
 from ._buffers import CUDA, HOST, find_buffer, find_span
+from ._gate import Block
 from ._library import Unique, address_of, check, ffi, invalid, lib
 from .errors import make_error
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ._peer import Peer
 
 KEY_SIZE = 64  # HAWSER_KEY_SIZE
+SIZES = 2**64  # number of values of size_t
 KINDS = {"host": HOST, "cuda": CUDA}
 REMOTE_READ, REMOTE_WRITE = 1, 2
 
@@ -29,7 +32,7 @@ class Region:
     length: bytes. readable, writable: the access that the exporting side permits. Raises ArgumentError if key is not a
     64-byte remote key from Memory.export()."""
 
-    __slots__ = ("_key", "_data", "_address", "length", "readable", "writable")
+    __slots__ = ("_key", "_data", "_location", "length", "readable", "writable")
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_SIZE:
@@ -38,7 +41,7 @@ class Region:
         check(lib.hawser_import(ffi.from_buffer("uint8_t[]", key), data))
         self._key = bytes(key)
         self._data = data
-        self._address = address_of(data)
+        self._location = address_of(data)  # has another name than Memory's address, so that neither is taken for the other
         self.length = int(data.length)
         self.readable = bool(data.rights & REMOTE_READ)
         self.writable = bool(data.rights & REMOTE_WRITE)
@@ -108,7 +111,7 @@ class Memory(Unique):
         if write and self._readonly:
             raise invalid("a read-only object cannot be exported for writing")
         length = self.length - offset if length is None else length
-        if offset < 0 or length < 0:
+        if not (0 <= offset < SIZES and 0 <= length < SIZES):
             raise invalid(f"cannot export {length} bytes at offset {offset} of memory of {self.length} bytes")
         key = ffi.new("uint8_t[]", KEY_SIZE)
         rights = REMOTE_READ * read | REMOTE_WRITE * write
@@ -122,7 +125,7 @@ class Memory(Unique):
         checks, not for speed. Raises BoundsError or ArgumentError if the range is outside the memory, and
         DeviceFailedError if the GPU failed."""
         length = self.length - offset if length is None else length
-        if offset < 0 or length < 0:
+        if not (0 <= offset < SIZES and 0 <= length < SIZES):
             raise invalid(f"cannot load {length} bytes at offset {offset} of memory of {self.length} bytes")
         if length > self.length:
             raise invalid(f"cannot load {length} bytes from memory of {self.length} bytes")
@@ -135,7 +138,7 @@ class Memory(Unique):
         """Copies data, an object with the buffer protocol, to offset. Intended for set-up, not for speed. Raises
         BoundsError if the range is outside the memory, ArgumentError if the memory is read-only or offset is negative,
         and DeviceFailedError if the GPU failed."""
-        if self._readonly or offset < 0:
+        if self._readonly or not 0 <= offset < SIZES:
             raise invalid("the memory is read-only" if self._readonly else f"cannot store at offset {offset}")
         span = find_buffer(data)
         with use_memory(self):
@@ -159,7 +162,7 @@ class Memory(Unique):
 @contextmanager
 def use_memory(memory: Memory) -> Iterator[None]:
     """Keeps the memory's handle valid within the block. Raises ClosedError if the memory is closed."""
-    context, token = memory._context, object()
+    context, token = memory._context, Block(sys._getframe(2))
     context._calls.calls[token] = get_ident()
     try:
         if memory._address == 0:
@@ -195,5 +198,8 @@ def allocate(context: Context, length: int, kind: str, device: int, handle: Any)
             raise make_error(-code, f"cannot allocate {length} bytes: {e}") from e
         return register(context, mapping, handle)
     out = ffi.new("hawser_mem **")
-    check(lib.hawser_mem_alloc(handle, CUDA, device, length, out))
+    try:
+        check(lib.hawser_mem_alloc(handle, CUDA, device, length, out))
+    except OverflowError as e:
+        raise invalid(f"cannot allocate {length} bytes on GPU {device}: {e}") from None
     return Memory(context, out[0], kind, address_of(lib.hawser_mem_ptr(out[0])), length, False, None)

@@ -11,7 +11,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 
 from ._buffers import open_buffer
-from ._library import SLICE_MS, Unique, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms
+from ._library import (SLICE_MS, Unique, address_of, ffi, invalid, last_error, lib, milliseconds, operation_ms,
+                       remaining_ms)
 from ._memory import Memory, Region
 from .errors import HawserError, make_error
 
@@ -142,9 +143,12 @@ class Scratch:
             else:
                 handle, data, length = self.pack_data(memory, length)
             try:
-                VEC.pack_into(self.bytes, at, handle, offset, length, region._address if region is not None else 0,
+                VEC.pack_into(self.bytes, at, handle, offset, length, region._location if region is not None else 0,
                               remote_offset, data)
             except (struct.error, AttributeError) as e:
+                if region is not None and not isinstance(region, Region):
+                    raise invalid(f"a descriptor has a {type(region).__name__} in place of a Region: use hawser.Region(key)"
+                                  ) from None
                 raise invalid(f"invalid descriptor ({offset}, {length}, {region!r}, {remote_offset}): {e}") from None
             at += VEC.size
         return at // VEC.size - first
@@ -267,7 +271,7 @@ class Operation(Unique):
         ms = SLICE_MS if timeout is None else milliseconds(timeout)
         end = None if timeout is None else time.monotonic() + timeout
         while not self._wait_slice(min(ms, SLICE_MS)):
-            if end is not None and (ms := max(0, round((end - time.monotonic()) * 1000))) == 0:
+            if end is not None and (ms := remaining_ms(end)) == 0:
                 raise make_error(-errno.EAGAIN, f"the operation has not ended within {timeout} s")
 
     def result(self, timeout: float | None = None) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ._gate import Block
 from ._library import Unique, check, fail, ffi, invalid, last_error, lib
 from ._operation import (NULL, ROOM, Notify, Operation, Recv, Request, Scratch, Send, Vecs, Write, give_scratch,
                          hold_vecs, pool, take_scratch)
@@ -45,7 +47,7 @@ class Peer(Unique):
     @contextmanager
     def _use(self) -> Iterator[Any]:
         """Keeps the handle valid within the block. Raises ClosedError if the peer is closed."""
-        calls, token = self._context._calls.calls, object()
+        calls, token = self._context._calls.calls, Block(sys._getframe(2))
         calls[token] = get_ident()
         try:
             yield self._get_handle()
@@ -115,10 +117,12 @@ class Peer(Unique):
             op._handle = cell[0]
             cell[0] = NULL
         finally:
-            if op._handle is None and cell[0]:  # Ctrl-C arrived in between, and the operation continues
-                op._handle = cell[0]
-                cell[0] = NULL
-            del calls[token]
+            try:  # Python 3.10 may raise KeyboardInterrupt at a branch of this block
+                if op._handle is None and cell[0]:  # Ctrl-C arrived in between, and the operation continues
+                    op._handle = cell[0]
+                    cell[0] = NULL
+            finally:
+                del calls[token]
             if scratch.keep or scratch.room != ROOM:
                 give_scratch(scratch)
             else:

@@ -114,6 +114,25 @@ def check_cancel():
     b.end()
 
 
+def check_deregister_in_flight():
+    """Tests memory that is deregistered while a transfer uses the memory. NIXL ignores the backend's status, so that the
+    application believes that it may reuse the memory."""
+    a, b = pair("rash")
+    a.move("WRITE", "b", b.card[1], [(0, 8)], [(0, 8)])
+    b.signal(signal.SIGSTOP)
+    handle = a.prepare("READ", "b", b.card[1], WHOLE, WHOLE)
+    a.agent.transfer(handle)
+    error, took = timed(lambda: error_of(lambda: a.agent.deregister_memory(a.reg)))
+    ok(error == "" and took < 5, "memory of a transfer in flight is deregistered", error, took)
+    a.buf[:] = 9
+    state = a.finish(handle)
+    ok(state == "nixlNotFoundError", "which ends the transfer", state)
+    b.signal(signal.SIGCONT)
+    time.sleep(0.5)
+    ok(bool((a.buf == 9).all()), "no byte arrives afterwards")
+    b.end()
+
+
 def check_cancel_waiting():
     a, b = pair("early")
     b.signal(signal.SIGSTOP)
@@ -172,6 +191,7 @@ def main():
     check_deadline()
     check_unanswered()
     check_cancel()
+    check_deregister_in_flight()
     check_cancel_waiting()
     check_outside()
     check_metadata()

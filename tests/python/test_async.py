@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import os
+import socket
 import threading
+import time
 
 import pytest
 
 import hawser
-from conftest import LIMIT, Pair
+from conftest import LIMIT, Pair, connect, wait_until
 from hawser import Event, Region, Vec
 
 
@@ -148,6 +150,62 @@ def test_one_loop_after_the_other(pair):
         return await pair.to_b.wait_notification()
 
     assert [run(main()) for _ in range(3)] == [b"x"] * 3
+
+
+def test_timer_of_an_earlier_loop_is_not_waited_for():
+    with hawser.Context() as a, hawser.Context(caller_progress=True) as b:
+        to_b, to_a = connect(a, b)
+        inbox = b.alloc(8)
+
+        async def receive(tag):
+            return await to_a.recv([Vec(inbox)], tag=tag)
+
+        async def soon():
+            waiting = asyncio.ensure_future(receive(1))
+            await asyncio.sleep(0)
+            to_b.send([(b"x",)], tag=1)
+            assert await waiting == 1
+
+        async def later():
+            op = to_a.recv([Vec(inbox)], tag=2)
+            waiting = asyncio.ensure_future(asyncio.wait_for(op, LIMIT / 4))
+            await asyncio.sleep(0.5)  # until the connection's channels are established, which causes events
+            to_b.send([(b"yz",)], tag=2)
+            while op.bytes == 0:  # this call ends the operation, so the loop's file descriptor reports nothing
+                b.progress(0.1)
+            start = time.monotonic()
+            assert await waiting == 2
+            assert time.monotonic() - start < 0.5  # a keepalive of the peer would also wake the loop, after seconds
+
+        run(soon())  # the loop ends while the timer for the next check is pending
+        run(later())
+
+
+def test_cancelled_connect_leaves_no_peer():
+    silent = socket.create_server(("127.0.0.1", 0))
+    with hawser.Context() as a, hawser.Context() as b:
+        port = a.listen("127.0.0.1")
+
+        async def give_up(at):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(b.connect_async("127.0.0.1", at, timeout=5), 0.1)
+
+        start = time.monotonic()
+        run(give_up(silent.getsockname()[1]))
+        assert time.monotonic() - start < 3  # the run does not wait for the attempt's thread
+
+        lock, work = threading.Lock(), hawser._context._Connect._work
+        with pytest.MonkeyPatch.context() as patch, lock:
+            def late(call):
+                call.started.set()
+                with lock:
+                    work(call)
+
+            patch.setattr(hawser._context._Connect, "_work", late)
+            run(give_up(port))
+        peer = a.accept(LIMIT)  # the connection was established after the task was cancelled
+        wait_until(lambda: peer.error is not None, "the end of the connection")
+    silent.close()
 
 
 def test_close_between_two_runs_of_the_loop_leaves_no_descriptor():

@@ -71,12 +71,23 @@ def test_wrong_arguments_have_a_line(pair):
              lambda: theirs.export(-1, write=True), lambda: theirs.load(0, 65), lambda: theirs.load(-1, 2),
              lambda: theirs.store(b"x", -1), lambda: pair.a.poll(0), lambda: pair.a.accept(-1),
              lambda: pair.a.connect("127.0.0.1", 9, gpu=-1), lambda: pair.a.connect("127.0.0.1", 9, peer_gpu=-1),
-             lambda: pair.a.listen("127.0.0.1", 70000), lambda: pair.to_a.submit([hawser.Write([Vec(mine)], user=2**64)])]
+             lambda: pair.a.listen("127.0.0.1", 70000), lambda: theirs.load(2**64, 1), lambda: theirs.store(b"x", 2**64),
+             lambda: theirs.export(2**64, 1, read=True), lambda: theirs.export(0, 2**64, read=True),
+             lambda: pair.a.alloc(2**64, "cuda"), lambda: pair.a.alloc(8, "cuda", 2**31), lambda: pair.to_a.submit([hawser.Write([Vec(mine)], user=2**64)])]
     for n, call in enumerate(wrong):
         with pytest.raises((ValueError, TypeError)) as e:
             call()
         assert str(e.value), n
     pair.to_a.write([Vec(mine, region=region)]).wait(LIMIT)
+
+
+def test_objects_that_are_no_region_are_refused(pair):
+    mine, _, theirs = pair.memory(64)
+    key = theirs.export(write=True)
+    for wrong in (theirs, mine, key, 7):
+        with pytest.raises(hawser.ArgumentError, match=f"{type(wrong).__name__} in place of a Region") as e:
+            pair.to_a.write([(mine, 0, 1, wrong, 0)])
+        assert repr(key) not in str(e.value)  # a remote key is a secret
 
 
 @pytest.mark.parametrize("length", [1 << 62, 1 << 80])

@@ -128,6 +128,54 @@ def test_context_that_is_dropped_is_closed():
     assert [w.category for w in seen] == [ResourceWarning]
 
 
+def test_calls_need_no_lock_of_cffi_after_the_import():
+    """cffi holds a lock while it looks up a function or type. A thread that closes a context in the garbage collector,
+    or in a signal handler, may have interrupted such a look-up, and would wait for itself."""
+    text = """
+class Held:
+    def __enter__(self):
+        raise AssertionError("cffi looks up a name")
+    def __exit__(self, *error):
+        pass
+assert hasattr(hawser._library.ffi, "_lock")
+hawser._library.ffi._lock = Held()
+q = Pair(log=lambda level, line: None, key=b"k" * 16, window=1 << 20)
+mine, region, theirs = q.memory(64)
+q.to_a.write([Vec(mine, region=region)], timeout=LIMIT, notification=b"n").wait()
+q.to_a.read([Vec(mine, region=region)]).wait()
+q.to_a.submit([hawser.Notify(data=b"x")])[0].wait()
+q.to_a.post(hawser.Notify(data=b"y"), user=1)
+q.to_b.recv([Vec(theirs)]).cancel()
+assert q.b.wait(LIMIT)[0].user == 1 and q.to_b.notification() is not None and q.to_b.error is None
+assert q.to_a.channels() and q.to_a.paths() and hawser.knobs() and hawser.version()
+q.to_a.close_stream(1)
+q.a.revoke(theirs.export(read=True))
+theirs.store(theirs.load())
+q.a.progress()
+q.a.register(bytearray(8)).close()
+try:
+    q.a.alloc(8, "cuda")
+except hawser.HawserError:
+    pass
+class Tensor:
+    def __init__(self):
+        import ctypes
+        self.bytes, self.shape = (ctypes.c_char * 8)(), (ctypes.c_int64 * 1)(8)
+        self.tensor = (ctypes.c_int64 * 7)(ctypes.addressof(self.bytes), 1, 1 | 8 << 40 | 1 << 48,
+                                                 ctypes.addressof(self.shape))
+    def __dlpack_device__(self):
+        return 1, 0
+    def __dlpack__(self):
+        import ctypes
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+assert q.a.register(Tensor()).length == 8
+q.close()
+"""
+    assert run_script(text) == (0, "", "")
+
+
 def test_hundred_threads_in_one_context(pair):
     wrong = []
 
@@ -256,6 +304,26 @@ def test_close_within_a_call_of_its_own_thread_is_refused(pair):
             close()
     del pair.a._calls.calls[token]
     assert not pair.a.closed and not pair.to_b.closed
+
+
+@pytest.mark.parametrize("what", ["a context", "a peer", "memory", "a wait"])
+def test_close_after_ctrl_c_at_the_start_of_a_block(pair, what):
+    """Tests Ctrl-C in contextlib: the traceback keeps the block's token while an enclosing `with` closes the object."""
+    memory = pair.b.alloc(8)
+
+    def interrupted():
+        if what == "a wait":
+            for _ in pair.b._slices(LIMIT):
+                raise KeyboardInterrupt
+        block = {"a context": pair.b._use, "a peer": pair.to_a._use,
+                 "memory": lambda: hawser._memory.use_memory(memory)}[what]()
+        block.__enter__()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with pair.b, pair.to_a, memory:
+            interrupted()
+    assert pair.b.closed
 
 
 HEAD = """

@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 import random
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -214,6 +215,18 @@ def test_timeouts_are_seconds(pair):
     with pytest.raises(hawser.CanceledError):
         op.wait(LIMIT)
     assert isinstance(op.error, hawser.CanceledError)
+
+
+def test_waits_without_a_limit(pair):
+    op = pair.to_b.recv([Vec(pair.a.alloc(4))])
+    threading.Timer(0.3, op.cancel).start()  # after more than one call into the library
+    with pytest.raises(hawser.CanceledError):
+        op.wait(math.inf)
+    port = pair.b.listen("127.0.0.1")
+    other = threading.Timer(0.3, lambda: pair.a.connect("127.0.0.1", port))
+    other.start()
+    pair.b.accept(math.inf)
+    other.join()
 
 
 def test_caller_progress_needs_no_thread():
