@@ -4,6 +4,7 @@
 
 #include "base/thread.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -385,6 +386,8 @@ void hawser_peer_close(hawser_peer *p)
         hw_peer_free(&p->peer);
         hw_driver_end(p->home);
     }
+    while (atomic_load(&p->callers)) /* all operations have ended, so these threads return soon */
+        sched_yield();
     hw_ways_free(p);
     while (p->note) {
         struct hw_note *next = p->note->next;
