@@ -235,17 +235,23 @@ void hw_export_revoke(struct hw_export *x)
         x->revoked(x);
 }
 
-void hw_handles_free(struct hw_peer *p)
+void hw_handles_forget(struct hw_peer *p)
 {
     struct hw_handles *t = &p->handles;
     pthread_mutex_lock(&p->domain->lock);
     for (uint32_t i = 0; i < t->n; i++) {
-        struct hw_handle *h = atomic_load(find_handle_place(t, i));
+        struct hw_handle *h = atomic_exchange(find_handle_place(t, i), NULL);
         if (h)
             hw_list_remove(&h->of_export);
         free(h);
     }
     pthread_mutex_unlock(&p->domain->lock);
+}
+
+void hw_handles_free(struct hw_peer *p)
+{
+    struct hw_handles *t = &p->handles;
+    hw_handles_forget(p);
     for (uint32_t i = 0; i < HW_ARRAY_LEN(t->block); i++)
         free(atomic_load(&t->block[i]));
     free(t->unused);
