@@ -58,6 +58,8 @@ void hw_domain_init(struct hw_domain *d);
 void hw_domain_free(struct hw_domain *d);
 /* Registers x and sets its id. Fails with -ENOMEM. */
 int hw_export_add(struct hw_domain *d, struct hw_export *x);
+/* Returns the export with this id, or NULL. Called with the domain's lock held. */
+struct hw_export *hw_export_find(const struct hw_domain *d, uint64_t id);
 /* Revokes x. No peer gets a new handle to x, and revoked() is called once nothing accesses the memory. May be called
  * only once for each export. */
 void hw_export_revoke(struct hw_export *x);
