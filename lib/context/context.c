@@ -11,7 +11,6 @@
 #include "transport/netplugin/netplugin.h"
 #include "transport/tcp/tcp.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,9 +35,6 @@ static void stop_drivers(struct hawser *h)
 {
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_stop(&h->driver[i]);
-    for (unsigned i = 0; i < h->n_drivers; i++)
-        while (atomic_load(&h->driver[i].inside)) /* callers whose operations have ended may not have returned yet */
-            sched_yield();
     for (unsigned i = 0; i < h->n_drivers; i++)
         hw_driver_free(&h->driver[i]);
     free(h->driver);

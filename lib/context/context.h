@@ -253,6 +253,9 @@ struct hawser_peer {
     struct hw_op_totals folded;
     pthread_mutex_t door; /* protects closed, because handles of operations may outlive parts of the peer */
     bool closed;
+    /* Number of threads that use the loops on behalf of an operation with a handle. hawser_peer_close() waits for these
+     * threads, because the loops may be freed next. */
+    atomic_uint callers;
 
     atomic_int state;
     char why[HW_ERR_TEXT]; /* written before state is set */

@@ -111,6 +111,7 @@ int hawser_export(hawser_mem *m, uint64_t offset, uint64_t len, uint32_t rights,
     struct region *r = calloc(1, sizeof *r);
     if (!r)
         return hw_no_memory("a region");
+    hw_list_init(&r->of_mem);
     r->mem = m;
     r->export = (struct hw_export){.space = m->space,
                                    .ptr = m->ptr + offset,
@@ -172,19 +173,17 @@ static bool is_memory_unused(void *arg)
  * held. */
 static struct region *take_region(struct hawser *h, uint64_t id, uint64_t secret)
 {
-    hw_list_each(it, tmp, &h->mems)
-    {
-        struct hawser_mem *m = hw_container_of(it, struct hawser_mem, in_context);
-        hw_list_each(at, next, &m->exports)
-        {
-            struct region *r = hw_container_of(at, struct region, of_mem);
-            if (r->export.id != id || r->export.secret != secret)
-                continue;
-            unlist_region(r);
-            return r;
-        }
-    }
-    return NULL;
+    struct region *r = NULL;
+    pthread_mutex_lock(&h->domain.lock);
+    struct hw_export *x = hw_export_find(&h->domain, id);
+    if (x && x->secret == secret)
+        r = hw_container_of(x, struct region, export);
+    if (r && hw_list_empty(&r->of_mem)) /* another thread is revoking the region */
+        r = NULL;
+    if (r)
+        unlist_region(r);
+    pthread_mutex_unlock(&h->domain.lock);
+    return r;
 }
 
 int hawser_revoke(hawser *h, const uint8_t key[HAWSER_KEY_SIZE])

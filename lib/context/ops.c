@@ -519,16 +519,47 @@ static int get_result(const struct hawser_op *op)
     return op->op->text ? hw_fail_copy(rc, op->op->text) : hw_fail(rc, "%s", strerror(-rc));
 }
 
+/* Keeps the loops in memory until end_call(), if the operation has not ended. The operation is tested after the thread
+ * is counted. Otherwise another thread could end the operation and free the loops in between. Returns false if the
+ * operation has ended. */
+static bool begin_call(struct hawser_op *op)
+{
+    if (is_op_over(op))
+        return false;
+    atomic_fetch_add(&op->peer->callers, 1);
+    if (!is_op_over(op))
+        return true;
+    atomic_fetch_sub(&op->peer->callers, 1);
+    return false;
+}
+
+static void end_call(struct hawser_op *op)
+{
+    atomic_fetch_sub(&op->peer->callers, 1);
+}
+
+/* Returns true if the operation has ended by the time `until`. */
+static bool wait_for_op(struct hawser_op *op, uint64_t until)
+{
+    if (!begin_call(op))
+        return true;
+    bool over = hw_driver_wait(op->peer->home, is_op_over, op, until);
+    end_call(op);
+    return over;
+}
+
 int hawser_test(hawser_op *op)
 {
-    if (!atomic_load(&op->over))
+    if (begin_call(op)) {
         hw_driver_poll(op->peer->home, is_op_over, op);
+        end_call(op);
+    }
     return atomic_load(&op->over) ? get_result(op) : -EAGAIN;
 }
 
 int hawser_wait(hawser_op *op, int timeout_ms)
 {
-    if (!is_op_over(op) && !hw_driver_wait(op->peer->home, is_op_over, op, hw_deadline(timeout_ms)))
+    if (!wait_for_op(op, hw_deadline(timeout_ms)))
         return hw_fail(-EAGAIN, "the operation has not ended within %d ms", timeout_ms);
     return get_result(op);
 }
@@ -568,7 +599,7 @@ void hawser_op_free(hawser_op *op)
         return;
     if (!atomic_load(&op->over)) {
         (void)hawser_cancel(op);
-        (void)hw_driver_wait(op->peer->home, is_op_over, op, HW_NEVER);
+        (void)wait_for_op(op, HW_NEVER);
     }
     hw_op_unref(op, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/thread.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -342,6 +343,12 @@ static bool look_if_gone(struct hawser_peer *p)
     return gone;
 }
 
+static void wait_until_gone(struct hawser_peer *p)
+{
+    while (!look_if_gone(p))
+        (void)hw_driver_wait(p->home, never, NULL, hw_now() + HW_MS);
+}
+
 static void drop_events(struct hawser_peer *p)
 {
     /* a thread that reports `died` may queue `notified`, which is therefore dropped later */
@@ -369,12 +376,14 @@ void hawser_peer_close(hawser_peer *p)
         hw_peer_kill(p, hw_fail(-ESHUTDOWN, "closed by this side"));
     hw_driver_end(p->home);
     detach_peer(p);
-    while (!look_if_gone(p))
-        (void)hw_driver_wait(p->home, never, NULL, hw_now() + HW_MS);
+    wait_until_gone(p);
     drop_events(p);
     if (p->has_rails) {
         hw_memory_forget_peer(h, &p->peer);
         hw_context_visit(h); /* threads that were running a task of the peer have finished */
+        hw_handles_forget(&p->peer);
+        wait_until_gone(p); /* another thread may have posted a task to revoke a handle */
+        hw_context_visit(h);
         pthread_mutex_lock(&p->door);
         p->closed = true;
         pthread_mutex_unlock(&p->door);
@@ -385,6 +394,8 @@ void hawser_peer_close(hawser_peer *p)
         hw_peer_free(&p->peer);
         hw_driver_end(p->home);
     }
+    while (atomic_load(&p->callers)) /* all operations have ended, so these threads return soon */
+        sched_yield();
     hw_ways_free(p);
     while (p->note) {
         struct hw_note *next = p->note->next;

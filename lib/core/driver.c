@@ -577,7 +577,6 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     bool is = done(arg);
     if (is)
         return true;
-    atomic_fetch_add(&d->inside, 1);
     bool leads = arrive(d);
     struct hw_driver *was = note_visit(d);
     if (was) {
@@ -589,7 +588,6 @@ bool hw_driver_wait(struct hw_driver *d, bool (*done)(void *arg), void *arg, uin
     while (!(is = done(arg)) && leads && hw_now() < until)
         (void)take_turn(d, until, done, arg);
     depart(d, leads);
-    atomic_fetch_sub(&d->inside, 1); /* the last access to d */
     return is;
 }
 

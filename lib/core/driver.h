@@ -71,9 +71,7 @@ struct hw_driver {
     atomic_uint callers;     /* number of threads in hw_driver_wait(); the highest bit is set if one of them leads */
     atomic_uint followers;   /* threads that wait for led */
     atomic_uint visits;      /* approximate number of times that a caller arrived */
-    /* Number of threads that have not left hw_driver_wait(). The driver is not freed before they have left. */
-    atomic_uint inside;
-    atomic_bool away;   /* the thread leaves the loop to callers for a limited time */
+    atomic_bool away;        /* the thread leaves the loop to callers for a limited time */
     atomic_bool wanted; /* the thread need not stay away, because callers have moved to another driver or leave the work
                            to the thread */
     _Atomic uint64_t bulk_until; /* time until which hw_driver_poll() leaves the work to the thread, because many bytes

@@ -4,6 +4,7 @@
 #include "message/op.h"
 
 #include "message/queue.h"
+#include "message/queue_table.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -377,11 +378,14 @@ static int take_stop(struct hw_peer *p, uint64_t landing)
 {
     pthread_mutex_lock(&p->lock);
     int rc = hw_control_send_locked(p, &(struct hw_control){.kind = HW_CONTROL_STOPPED, .a = landing});
-    hw_list_each(it, tmp, &p->serving[landing % HW_READS])
+    const struct hw_list *chain = hw_chains_find(&p->queues, &p->queues.answers, landing);
+    hw_list_each(it, tmp, chain)
     {
         struct hw_op *op = hw_container_of(it, struct hw_op, serve_at);
-        if (rc == 0 && op->serves == landing)
-            hw_op_cancel_locked(op, -ECANCELED);
+        if (rc < 0 || op->serves != landing)
+            continue;
+        hw_op_cancel_locked(op, -ECANCELED);
+        break; /* a landing has one request; a peer that repeats a number must not make each STOP slow */
     }
     hw_ops_unlock(p);
     return rc;

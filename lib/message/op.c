@@ -2,6 +2,7 @@
 #include "message/op.h"
 
 #include "message/queue.h"
+#include "message/queue_table.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ void hw_op_init(struct hw_op *op, struct hw_peer *p, enum hw_op_kind kind, uint3
     hw_list_init(&op->queued);
     hw_list_init(&op->timed);
     hw_list_init(&op->serve_at);
+    hw_list_init(&op->of_stream);
 }
 
 struct hw_op *hw_op_new(struct hw_peer *p, enum hw_op_kind kind, uint32_t n)
@@ -138,6 +140,7 @@ static void retire_op(struct hw_op *op)
     op->pending = false;
     hw_list_remove(&op->all);
     hw_list_remove(&op->serve_at);
+    hw_list_remove(&op->of_stream);
     hw_list_remove(&op->queued);
     hw_list_append(&p->over, &op->queued);
     hw_ops_need_flush(p);
@@ -514,13 +517,14 @@ static int start_op(struct hw_op *op)
     op->pending = true;
     hw_list_append(&p->all, &op->all);
     if (op->kind == HW_OP_SERVE)
-        hw_list_append(&p->serving[op->serves % HW_READS], &op->serve_at);
+        hw_chains_add(&p->queues, &p->queues.answers, &op->serve_at);
     rc = advance_op(op);
     if (rc < 0) {
         give_op_slot(p, op);
         op->pending = false;
         hw_list_remove(&op->all);
         hw_list_remove(&op->serve_at);
+        hw_list_remove(&op->of_stream);
         hw_op_untime(op);
         atomic_fetch_sub(&op->refs, 1);
     } else if (op->pending && !atomic_load(&op->off)) {
@@ -685,8 +689,6 @@ void hw_ops_init(struct hw_peer *p)
     hw_list_init(&p->over);
     hw_list_init(&p->filling);
     hw_list_init(&p->flushing);
-    for (int i = 0; i < HW_READS; i++)
-        hw_list_init(&p->serving[i]);
     p->slot_free = NO_SLOT;
     hw_deadlines_init(p);
 }

@@ -169,7 +169,8 @@ struct hw_op {
     struct hw_list queued;   /* entry in bulk, reads, notes, filling, flushing, fenced, held or over, or in a list of an
                                 import or   queue */
     struct hw_list timed;    /* entry in one of the lists hw_peer.deadlines.at */
-    struct hw_list serve_at; /* SERVE and send: entry in hw_peer.serving or hw_queues.directs */
+    struct hw_list serve_at; /* SERVE and send: entry in hw_queues.answers or hw_queues.directs */
+    struct hw_list of_stream; /* send and receive: entry in hw_queues.stream_ops, unless the stream is 0 */
     struct hw_span span[];
 };
 
@@ -270,10 +271,13 @@ struct hw_queues {
     struct hw_chains grants;   /* unused receives of the peer, by landing */
     struct hw_chains directs;  /* sends to a landing, by landing */
     struct hw_chains messages; /* eager messages that are held, by operation */
+    struct hw_chains answers;  /* answers to the peer's requests, by landing */
     struct hw_chains closed;   /* streams that one side has closed */
-    struct hw_queue *recent;   /* queue that was found last; NULL if none, or after a queue was freed */
-    struct hw_queue *spare;    /* memory for the next queue, or NULL */
-    uint8_t secret[16];        /* key of the hash function */
+    /* Operations and queues by stream. Stream 0 is left out, because it cannot be closed. */
+    struct hw_chains stream_ops, stream_queues;
+    struct hw_queue *recent; /* queue that was found last; NULL if none, or after a queue was freed */
+    struct hw_queue *spare;  /* memory for the next queue, or NULL */
+    uint8_t secret[16];      /* key of the hash function */
     uint32_t n, n_grants, n_closed;
     uint32_t n_closed_first; /* number of records in `closed` whose stream this side closed first */
     uint64_t sent;           /* buffer space that eager messages take at the peer */
@@ -310,18 +314,17 @@ struct hw_peer {
     atomic_uint
         in_flight; /* operations in flight of kinds below HW_OP_BYE, except receives; written with the lock held */
     struct hw_op_counts counts[HW_OP_BYE];
-    uint32_t deserted;                /* writes that have ended for the caller, but whose frames may still arrive */
-    struct hw_list held;              /* writes that wait until no write is deserted */
-    struct hw_list all;               /* operations that have not ended */
-    struct hw_list bulk;              /* operations that rails cut into chunks */
-    struct hw_list reads;             /* operations that are cut into requests */
-    struct hw_list notes;             /* operations that wait for buffer space for their notification at the peer */
-    struct hw_list fenced;            /* operations that wait until control messages are read */
-    struct hw_list filling;           /* receives with a message that must be copied */
-    struct hw_list flushing;          /* BYE operations that wait for hw_session_flush() */
-    struct hw_list over;              /* operations that have ended or are deserted, for flush_some() */
-    atomic_bool unflushed;            /* see hw_ops_need_flush(); set with the lock held */
-    struct hw_list serving[HW_READS]; /* answers to the peer's requests, by the peer's landing */
+    uint32_t deserted;       /* writes that have ended for the caller, but whose frames may still arrive */
+    struct hw_list held;     /* writes that wait until no write is deserted */
+    struct hw_list all;      /* operations that have not ended */
+    struct hw_list bulk;     /* operations that rails cut into chunks */
+    struct hw_list reads;    /* operations that are cut into requests */
+    struct hw_list notes;    /* operations that wait for buffer space for their notification at the peer */
+    struct hw_list fenced;   /* operations that wait until control messages are read */
+    struct hw_list filling;  /* receives with a message that must be copied */
+    struct hw_list flushing; /* BYE operations that wait for hw_session_flush() */
+    struct hw_list over;     /* operations that have ended or are deserted, for flush_some() */
+    atomic_bool unflushed;   /* see hw_ops_need_flush(); set with the lock held */
     struct op_slot {
         struct hw_op *op;
         uint32_t generation, next_free;

@@ -219,6 +219,8 @@ int hw_queue_post(struct hw_op *op)
     int rc = hw_queue_get(&p->queues, op->queue, HW_QUEUES, &q);
     if (rc < 0)
         return rc;
+    if (op->queue >> 32)
+        hw_chains_add(&p->queues, &p->queues.stream_ops, &op->of_stream);
     if (op->kind == HW_OP_SEND) {
         op->match = HW_MATCH_WAITS;
         hw_list_append(&q->sends, &op->queued);
@@ -388,8 +390,10 @@ int hw_queue_withdrawn(struct hw_peer *p, const struct hw_control_head *h)
     hw_list_each(it, tmp, directs)
     {
         struct hw_op *op = hw_container_of(it, struct hw_op, serve_at);
-        if (op->serves == h->a)
-            hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer cancelled the receive of this message"));
+        if (op->serves != h->a)
+            continue;
+        hw_op_cancel_locked(op, hw_fail(-ECANCELED, "the peer cancelled the receive of this message"));
+        break; /* a landing has one message; a peer that repeats a number must not make each WITHDRAW slow */
     }
     hw_queue_put(t, hw_queue_find(t, h->c));
     hw_ops_unlock(p);
@@ -535,13 +539,13 @@ static void refuse_queue(struct hw_peer *p, struct hw_queue *q)
 void hw_queues_refuse(struct hw_peer *p, uint32_t stream)
 {
     struct hw_queues *t = &p->queues;
-    for (uint32_t i = 0; i < t->queues.size; i++)
-        hw_list_each(it, tmp, &t->queues.list[i])
-        {
-            struct hw_queue *q = hw_container_of(it, struct hw_queue, in_chain);
-            if (q->name >> 32 == stream)
-                refuse_queue(p, q);
-        }
+    const struct hw_list *chain = hw_chains_find(t, &t->stream_queues, stream);
+    hw_list_each(it, tmp, chain)
+    {
+        struct hw_queue *q = hw_container_of(it, struct hw_queue, of_stream);
+        if (q->name >> 32 == stream)
+            refuse_queue(p, q);
+    }
 }
 
 static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t op)
@@ -550,8 +554,8 @@ static struct hw_held *find_held(struct hw_queues *t, uint64_t queue, uint64_t o
     hw_list_each(it, tmp, chain)
     {
         struct hw_held *held = hw_container_of(it, struct hw_held, in_chain);
-        if (held->note->op == op && held->queue == queue)
-            return held;
+        if (held->note->op == op) /* a peer that repeats a number must not make each UNSEND slow */
+            return held->queue == queue ? held : NULL;
     }
     return NULL;
 }
@@ -589,7 +593,7 @@ static uint64_t get_grant_landing(const struct hw_list *entry)
     return hw_container_of(entry, const struct hw_grant, in_chain)->landing;
 }
 
-static uint64_t get_send_landing(const struct hw_list *entry)
+static uint64_t get_op_landing(const struct hw_list *entry)
 {
     return hw_container_of(entry, const struct hw_op, serve_at)->serves;
 }
@@ -603,7 +607,8 @@ void hw_queues_init(struct hw_queues *t)
 {
     hw_chains_init(&t->queues, get_queue_name);
     hw_chains_init(&t->grants, get_grant_landing);
-    hw_chains_init(&t->directs, get_send_landing);
+    hw_chains_init(&t->directs, get_op_landing);
+    hw_chains_init(&t->answers, get_op_landing);
     hw_chains_init(&t->messages, get_held_op);
     hw_streams_init(t);
     randombytes_buf(t->secret, sizeof t->secret);
@@ -625,6 +630,7 @@ void hw_queues_free(struct hw_queues *t)
     hw_chains_free(&t->queues, NULL);
     hw_chains_free(&t->grants, NULL);
     hw_chains_free(&t->directs, NULL);
+    hw_chains_free(&t->answers, NULL);
     hw_chains_free(&t->messages, NULL);
     free(t->spare);
 }

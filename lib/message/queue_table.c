@@ -162,6 +162,9 @@ int hw_queue_get(struct hw_queues *t, uint64_t name, uint32_t most, struct hw_qu
     hw_list_init(&q->grants);
     hw_list_init(&q->receives);
     hw_list_init(&q->held);
+    hw_list_init(&q->of_stream);
+    if (name >> 32)
+        hw_chains_add(t, &t->stream_queues, &q->of_stream);
     if (count_entry(t, &t->queues))
         chain = get_chain(t, &t->queues, name);
     hw_list_append(chain, &q->in_chain);
@@ -177,6 +180,7 @@ void hw_queue_put(struct hw_queues *t, struct hw_queue *q)
         !hw_list_empty(&q->receives) || !hw_list_empty(&q->held))
         return;
     hw_list_remove(&q->in_chain);
+    hw_list_remove(&q->of_stream);
     t->n--;
     t->recent = NULL;
     free(t->spare);

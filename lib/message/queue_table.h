@@ -27,6 +27,7 @@ struct hw_held {
 struct hw_queue {
     uint64_t name;
     struct hw_list in_chain;
+    struct hw_list of_stream; /* entry in hw_queues.stream_queues, unless the stream is 0 */
     /* sending */
     struct hw_list sends;  /* operations that wait */
     struct hw_list grants; /* unused grants */

@@ -64,7 +64,7 @@ int hw_export_add(struct hw_domain *d, struct hw_export *x)
     return rc;
 }
 
-static struct hw_export *find_export(const struct hw_domain *d, uint64_t id)
+struct hw_export *hw_export_find(const struct hw_domain *d, uint64_t id)
 {
     uint32_t place = (uint32_t)id;
     return place < d->n && d->slot[place].generation == id >> 32 ? d->slot[place].export : NULL;
@@ -173,7 +173,7 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
     uint8_t right[HW_IMPORT_PROOF];
     uint32_t number = 0;
     pthread_mutex_lock(&p->domain->lock);
-    struct hw_export *x = find_export(p->domain, id);
+    struct hw_export *x = hw_export_find(p->domain, id);
     int rc = x ? 0 : -ESTALE;
     if (rc == 0) {
         hw_import_proof(right, id, x->secret, p->imports.binding);
@@ -235,17 +235,23 @@ void hw_export_revoke(struct hw_export *x)
         x->revoked(x);
 }
 
-void hw_handles_free(struct hw_peer *p)
+void hw_handles_forget(struct hw_peer *p)
 {
     struct hw_handles *t = &p->handles;
     pthread_mutex_lock(&p->domain->lock);
     for (uint32_t i = 0; i < t->n; i++) {
-        struct hw_handle *h = atomic_load(find_handle_place(t, i));
+        struct hw_handle *h = atomic_exchange(find_handle_place(t, i), NULL);
         if (h)
             hw_list_remove(&h->of_export);
         free(h);
     }
     pthread_mutex_unlock(&p->domain->lock);
+}
+
+void hw_handles_free(struct hw_peer *p)
+{
+    struct hw_handles *t = &p->handles;
+    hw_handles_forget(p);
     for (uint32_t i = 0; i < HW_ARRAY_LEN(t->block); i++)
         free(atomic_load(&t->block[i]));
     free(t->unused);

@@ -58,6 +58,8 @@ void hw_domain_init(struct hw_domain *d);
 void hw_domain_free(struct hw_domain *d);
 /* Registers x and sets its id. Fails with -ENOMEM. */
 int hw_export_add(struct hw_domain *d, struct hw_export *x);
+/* Returns the export with this id, or NULL. Called with the domain's lock held. */
+struct hw_export *hw_export_find(const struct hw_domain *d, uint64_t id);
 /* Revokes x. No peer gets a new handle to x, and revoked() is called once nothing accesses the memory. May be called
  * only once for each export. */
 void hw_export_revoke(struct hw_export *x);
@@ -89,7 +91,10 @@ int hw_handle_ask(struct hw_peer *p, uint64_t id, const uint8_t proof[HW_IMPORT_
  * (HAWSER_REMOTE_*) do not include `rights`. Sets no error text. */
 int hw_handle_find(const struct hw_handles *t, uint32_t number, uint64_t offset, uint64_t len, uint32_t rights,
                    struct hw_piece *out);
-/* Frees the handles of a peer that is gone. */
+/* Frees the handles of a peer whose rails have all ended. From here on, no hw_export_revoke() uses the peer. One that
+ * has already begun may still use the peer, until hw_peer_is_gone() returns true. */
+void hw_handles_forget(struct hw_peer *p);
+/* Frees the table of a peer that is gone. */
 void hw_handles_free(struct hw_peer *p);
 
 /* ---- the importing side ------------------------------------------------------------------------------------ */

@@ -69,11 +69,12 @@ static void put_closed(struct hw_queues *t, struct hw_closed *c)
 /* Cancels the operations of a stream: all of them, or only the waiting sends. */
 static void cancel_stream(struct hw_peer *p, uint32_t stream, bool all, int why)
 {
-    hw_list_each(it, tmp, &p->all)
+    const struct hw_list *chain = hw_chains_find(&p->queues, &p->queues.stream_ops, stream);
+    hw_list_each(it, tmp, chain)
     {
-        struct hw_op *op = hw_container_of(it, struct hw_op, all);
-        bool is = op->kind == HW_OP_SEND || (all && op->kind == HW_OP_RECV);
-        if (is && op->queue >> 32 == stream && (all || op->match == HW_MATCH_WAITS))
+        struct hw_op *op = hw_container_of(it, struct hw_op, of_stream);
+        bool waits = op->kind == HW_OP_SEND && op->match == HW_MATCH_WAITS;
+        if (op->queue >> 32 == stream && (all || waits))
             hw_op_cancel_locked(op, why);
     }
 }
@@ -133,9 +134,21 @@ static uint64_t get_stream(const struct hw_list *entry)
     return hw_container_of(entry, const struct hw_closed, in_chain)->stream;
 }
 
+static uint64_t get_stream_of_op(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_op, of_stream)->queue >> 32;
+}
+
+static uint64_t get_stream_of_queue(const struct hw_list *entry)
+{
+    return hw_container_of(entry, const struct hw_queue, of_stream)->name >> 32;
+}
+
 void hw_streams_init(struct hw_queues *t)
 {
     hw_chains_init(&t->closed, get_stream);
+    hw_chains_init(&t->stream_ops, get_stream_of_op);
+    hw_chains_init(&t->stream_queues, get_stream_of_queue);
 }
 
 static void free_closed(struct hw_list *entry)
@@ -146,4 +159,6 @@ static void free_closed(struct hw_list *entry)
 void hw_streams_free(struct hw_queues *t)
 {
     hw_chains_free(&t->closed, free_closed);
+    hw_chains_free(&t->stream_ops, NULL);
+    hw_chains_free(&t->stream_queues, NULL);
 }

@@ -452,6 +452,28 @@ static void deregistration(void)
     is_int(stale, 100, "100 exports went with their memory");
 }
 
+#define EXPORTS 100000
+
+/* The cost of revoking an export does not depend on the number of other exports. */
+static void revoke_many(void)
+{
+    step("revoke many");
+    struct ph_buf b = ph_buf(pr.b, 4096, 0, 0, NULL);
+    uint8_t(*key)[HAWSER_KEY_SIZE] = malloc(sizeof *key * EXPORTS);
+    if (!key)
+        bail("malloc");
+    for (int i = 0; i < EXPORTS; i++)
+        must(hawser_export(b.mem, (uint64_t)i % 4096, 1, HAWSER_REMOTE_READ, NULL, key[i]));
+    uint64_t start = hw_now();
+    for (int i = EXPORTS; i-- > 0;)
+        must(hawser_revoke(pr.b, key[i]));
+    uint64_t took = hw_now() - start;
+    ok(took < (PH_SANITIZED ? 10 : 2) * 1000 * HW_MS, "%d exports are revoked, newest first: %.3f s", EXPORTS,
+       (double)took / 1e9);
+    free(key);
+    ph_drop(&b);
+}
+
 /* ---- inline data ------------------------------------------------------------------------------------- */
 
 #define SMALL 64 /* bytes of each small write */
@@ -628,6 +650,7 @@ int main(void)
     refused_there();
     per_peer();
     deregistration();
+    revoke_many();
     revocation();
     is_rc(hawser_peer_state(pr.ab), 0, "the client's peer is alive at the end");
     is_rc(hawser_peer_state(pr.ba), 0, "and the server's");

@@ -461,6 +461,37 @@ static void bounded(void)
     ph_close(&q);
 }
 
+#define TOO_LONG ((PH_SANITIZED ? 10 : 2) * 1000 * HW_MS)
+#define OTHERS   20000 /* operations that have nothing to do with the closed streams */
+
+/* The cost of closing a stream does not depend on the number of other operations and queues, on neither side. */
+static void close_beside_others(void)
+{
+    step("streams are closed beside many operations");
+    struct pair q = ph_pair(0, NULL, 0, NULL);
+    struct ph_buf a = ph_buf(q.a, 64, 0, 0, NULL);
+    struct hawser_vec v = {.mem = a.mem, .length = 8};
+    struct hawser_op_options o = {.size = sizeof o};
+    hawser_op *last;
+    for (o.tag = 0; o.tag < OTHERS; o.tag++)
+        must(hawser_recv(q.ab, &v, 1, &o, NULL));
+    uint64_t start = hw_now();
+    for (uint32_t i = 1; i <= OTHERS; i++)
+        must(hawser_stream_close(q.ba, i));
+    must(hawser_notify(q.ba, "", 0, NULL, &last)); /* is read after the closes */
+    is_rc(ph_finish(last), 0, "the peer has read that the streams are closed");
+    uint64_t there = hw_now();
+    for (uint32_t i = 1; i <= OTHERS; i++)
+        must(hawser_stream_close(q.ab, i));
+    uint64_t here = hw_now();
+    ok(there - start < TOO_LONG && here - there < TOO_LONG,
+       "%d streams are closed beside %d operations: %.3f s by the peer, %.3f s by this side", OTHERS, OTHERS,
+       (double)(there - start) / 1e9, (double)(here - there) / 1e9);
+    hawser_close(q.a);
+    hawser_close(q.b);
+    free(a.raw);
+}
+
 /* ---- the peer closes ------------------------------------------------------------------------------------- */
 
 static void peer_goes(void)
@@ -499,6 +530,7 @@ int main(void)
     closing();
     churn();
     bounded();
+    close_beside_others();
     peer_goes();
     ph_close(&pr);
     return tap_done();
