@@ -71,7 +71,7 @@ static int64_t move_held(struct hw_refer *r, int fd, bool more)
         r->held -= (uint32_t)done;
         return done;
     }
-    return done < 0 ? hw_sock_explain("sending") : hw_fail(-EIO, "splice() moved nothing");
+    return done < 0 ? hw_sock_explain_host("sending") : hw_fail(-EIO, "splice() moved nothing");
 }
 
 /* Moves bytes from the pipe to the socket. splice(2) to a socket has no MSG_NOSIGNAL, and a connection that the peer

@@ -217,6 +217,12 @@ int hw_sock_explain(const char *what)
     return error == EAGAIN ? -EAGAIN : hw_fail(-error, "%s: %s", what, strerror(error));
 }
 
+int hw_sock_explain_host(const char *what)
+{
+    return errno == EFAULT ? hw_fail(-ENXIO, "%s: the memory of a transfer was unmapped while it was in use", what)
+                           : hw_sock_explain(what);
+}
+
 void hw_sock_reset_at_close(int fd)
 {
     struct linger l = {.l_onoff = 1, .l_linger = 0};

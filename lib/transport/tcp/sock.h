@@ -56,6 +56,8 @@ ssize_t hw_sock_send(int fd, const void *from, size_t len, int flags);
 /* Returns the error of a call that has failed to move bytes, from errno: -EAGAIN, -EBUSY if the kernel lacks memory (no
  * event reports when memory is available), or another error, for which it records what failed. */
 int hw_sock_explain(const char *what);
+/* Does the same for a call that accesses host memory of a transfer. Returns -ENXIO if the memory is not mapped. */
+int hw_sock_explain_host(const char *what);
 
 /* Makes close() reset the connection, so that the kernel drops queued data and releases pages held by reference. */
 void hw_sock_reset_at_close(int fd);

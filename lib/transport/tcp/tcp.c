@@ -193,7 +193,7 @@ static int64_t send_copy(struct hw_conn *c, const struct hw_piece *piece, uint32
         done = k == 1 ? hw_sock_send(c->fd, iov[0].iov_base, iov[0].iov_len, flags) : sendmsg(c->fd, &m, flags);
     while (done < 0 && errno == EINTR);
     if (done < 0)
-        return hw_sock_explain("sending");
+        return hw_sock_explain_host("sending");
     if (staged) {
         hw_staging_sent(c->stage, piece, (uint64_t)done);
         if (c->counts)
@@ -279,7 +279,7 @@ static int64_t receive_some(struct hw_conn *c, const struct iovec *iov, size_t k
     while (done < 0 && errno == EINTR);
     c->drained = done < 0 ? errno == EAGAIN : (size_t)done < count_room(&m) && !c->ends;
     if (done < 0)
-        return hw_sock_explain("receiving");
+        return hw_sock_explain_host("receiving");
     return done ? done : hw_fail(-ECONNRESET, "the peer closed the connection");
 }
 
