@@ -102,7 +102,7 @@ static bool need_not_share(const struct hw_stripe *s, uint64_t bytes)
         return true;
     if (!is_alone(s))
         return hw_stripe_is_soon(s->rate, bytes);
-    return s->left > LAST_CHUNKS * s->like * s->max_chunk || hw_stripe_is_brief(s->rate, bytes);
+    return s->left > s->max_chunk * s->like * LAST_CHUNKS || hw_stripe_is_brief(s->rate, bytes);
 }
 
 /* Returns the share of a fast rail in [least, most], or 0 if the rail has data in flight and its pair of NICs has more
