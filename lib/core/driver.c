@@ -95,6 +95,7 @@ int hw_driver_init(struct hw_driver *d, struct hw_driver *all, unsigned n_all)
 {
     *d = (struct hw_driver){.all = all,
                             .n_all = n_all,
+                            .period = HW_POLLS_MOST,
                             .epoll = hw_fork_guard(epoll_create1(EPOLL_CLOEXEC)),
                             .wake = hw_fork_guard(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                             .alarm = hw_fork_guard(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};

@@ -43,9 +43,11 @@ struct hw_driver {
         uint32_t generation, next_free;
     } * watch; /* table of sources by number; events contain the number */
     uint32_t watches, watch_free;
+#define HW_POLLS_LEAST 4u
+#define HW_POLLS_MOST  16u
     /* Order of the polls (watch.c): the last two sources with look() that had bytes, most recent first, or NULL; the
      * number of successive times that recent[0] had bytes; and the numbers of polls in all, since all sources were
-     * checked, and after which all sources are checked. */
+     * checked, and after which all sources are checked (between the two limits). */
     struct hw_source *recent[2];
     unsigned run, polls, since_all, period;
     /* time spent on work, in ns, counted only if busy is not 0; written only by the holder of the role */

@@ -73,10 +73,7 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
 
 /* ---- polling ---------------------------------------------------------------------------------------- */
 
-/* Number of polls, within these limits, of which the last one checks all sources. */
-#define PERIOD_LEAST 4u
-#define PERIOD_MOST  16u
-#define RUN          64 /* after a source had bytes this many times in a row, only this source is checked */
+#define RUN 64 /* after a source had bytes this many times in a row, only this source is checked */
 
 bool hw_driver_is_recent(const struct hw_driver *d, const struct hw_source *s)
 {
@@ -85,7 +82,8 @@ bool hw_driver_is_recent(const struct hw_driver *d, const struct hw_source *s)
 
 void hw_driver_note_bytes(struct hw_driver *d, struct hw_source *s)
 {
-    d->period = hw_driver_is_recent(d, s) ? HW_MIN(d->period + 1, PERIOD_MOST) : HW_MAX(d->period / 2, PERIOD_LEAST);
+    d->period =
+        hw_driver_is_recent(d, s) ? HW_MIN(d->period + 1, HW_POLLS_MOST) : HW_MAX(d->period / 2, HW_POLLS_LEAST);
     if (s == d->recent[0]) {
         if (++d->run == RUN)
             d->recent[1] = NULL;
