@@ -559,7 +559,7 @@ int hawser_test(hawser_op *op)
 
 int hawser_wait(hawser_op *op, int timeout_ms)
 {
-    if (!wait_for_op(op, hw_deadline(timeout_ms)))
+    if (!is_op_over(op) && !wait_for_op(op, hw_deadline(timeout_ms)))
         return hw_fail(-EAGAIN, "the operation has not ended within %d ms", timeout_ms);
     return get_result(op);
 }
