@@ -166,10 +166,10 @@ struct hw_op {
     bool has_note, noted_sent;  /* note is or was set; its NOTED frame was passed to the session */
     struct hw_control *control; /* notify, BYE, and write of no bytes with a note: the message to the peer */
     struct hw_list all;         /* entry in hw_peer.all */
-    struct hw_list queued;   /* entry in bulk, reads, notes, filling, flushing, fenced, held or over, or in a list of an
-                                import or   queue */
-    struct hw_list timed;    /* entry in one of the lists hw_peer.deadlines.at */
-    struct hw_list serve_at; /* SERVE and send: entry in hw_queues.answers or hw_queues.directs */
+    /* entry in bulk, reads, notes, filling, flushing, fenced, held or over, or in a list of an import or a queue */
+    struct hw_list queued;
+    struct hw_list timed;     /* entry in one of the lists hw_peer.deadlines.at */
+    struct hw_list serve_at;  /* SERVE and send: entry in hw_queues.answers or hw_queues.directs */
     struct hw_list of_stream; /* send and receive: entry in hw_queues.stream_ops, unless the stream is 0 */
     struct hw_span span[];
 };
