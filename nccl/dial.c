@@ -73,22 +73,26 @@ static bool is_loopback_only(const struct hn_handle *h)
 
 #define RANKS 4
 
-/* Returns true if this process uses the NIC, and the NIC has a carrier. Routes over a NIC without a carrier remain, but
- * lead nowhere. */
-static bool can_dial_over(int fd, const struct hw_nic *nic)
+/* Keeps the NICs that this process uses and that have a carrier. Routes over a NIC without a carrier remain, but lead
+ * nowhere. Returns their number. */
+static int keep_dialable(int fd, struct hw_nic *nic, int n)
 {
-    return hw_nic_listed(hn_g.nics, nic->name) && !hw_nic_is_down(fd, nic->name);
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (hw_nic_listed(hn_g.nics, nic[i].name) && !hw_nic_is_down(fd, nic[i].name))
+            nic[kept++] = nic[i];
+    return kept;
 }
 
-/* Returns 0 if a NIC of this process reaches the address without a gateway, and 1 with a gateway. Returns 2 for an
- * address that is not of the family that this process uses, because the paths of a session have the family of the
- * dialled address. Returns 3 if no NIC reaches the address, as for the address of a bridge that every node has. */
+/* Returns 0 if one of these NICs reaches the address without a gateway, and 1 with a gateway. Returns 2 for an address
+ * that is not of the family that this process uses, because the paths of a session have the family of the dialled
+ * address. Returns 3 if no NIC reaches the address, as for the address of a bridge that every node has. */
 static unsigned rank_address(int fd, const struct hn_addr *a, const struct hw_nic *nic, int n)
 {
     const union hw_addr to = decode_address(a);
     unsigned best = RANKS - 1;
     for (int i = 0; i < n && best; i++) {
-        const uint8_t way = can_dial_over(fd, &nic[i]) ? hw_route_way(fd, &nic[i], &to) : HW_WAY_NONE;
+        const uint8_t way = hw_route_way(fd, &nic[i], &to);
         best = way & HW_WAY_LINK ? 0 : way & HW_WAY_GATEWAY ? HW_MIN(best, 1u) : best;
     }
     return to.sa.sa_family == hn_g.nic[0].ip.sa.sa_family ? best : HW_MAX(best, 2u);
@@ -102,8 +106,8 @@ static void sort_addresses(struct hn_handle *h)
     struct hn_addr sorted[HN_ADDRS];
     struct hw_nic nic[HW_NIC_MAX];
     unsigned rank[HN_ADDRS], k = 0;
-    int nics = hw_nics_list(nic, HW_NIC_MAX, true);
     int fd = hw_route_open();
+    int nics = keep_dialable(fd, nic, hw_nics_list(nic, HW_NIC_MAX, true));
     for (unsigned i = 0; i < n; i++)
         rank[i] = rank_address(fd, &h->addr[i], nic, nics);
     hw_close(&fd);

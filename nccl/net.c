@@ -302,20 +302,25 @@ static void add_other_family(struct hn_addr out[HN_ADDRS], unsigned n, const str
 void hn_group_addresses(unsigned group, struct hn_addr out[HN_ADDRS])
 {
     struct hw_nic now[HW_NIC_MAX];
+    const union hw_addr *ip[HN_NICS_MAX];
+    int turn[HN_NICS_MAX];
+    const unsigned nics = hn_g.nnics;
     unsigned n = 0;
     int addresses = hw_nics_list(now, HW_NIC_MAX, true);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     memset(out, 0, HN_ADDRS * sizeof(*out));
     /* NICs without a carrier come after the others: an attempt at their addresses takes seconds. NICs that have no
      * address now come last, with the addresses that the survey found. */
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    for (int pass = 0; pass < 6; pass++)
-        for (unsigned i = 0; i < hn_g.nnics && n < HN_ADDRS; i++) {
-            const union hw_addr *ip = find_address(&hn_g.nic[i], now, addresses);
-            const int state = !ip ? 2 : hw_nic_is_down(fd, hn_g.nic[i].name) ? 1 : 0;
-            if ((hn_g.near && hn_g.group[i] != group) == pass % 2 && state == pass / 2)
-                encode_address(&out[n++], ip ? ip : &hn_g.nic[i].ip);
-        }
+    for (unsigned i = 0; i < nics; i++) {
+        ip[i] = find_address(&hn_g.nic[i], now, addresses);
+        const int state = !ip[i] ? 2 : hw_nic_is_down(fd, hn_g.nic[i].name) ? 1 : 0;
+        turn[i] = 2 * state + (hn_g.near && hn_g.group[i] != group);
+    }
     hw_close(&fd);
+    for (int k = 0; k < 6; k++)
+        for (unsigned i = 0; i < nics && n < HN_ADDRS; i++)
+            if (turn[i] == k)
+                encode_address(&out[n++], ip[i] ? ip[i] : &hn_g.nic[i].ip);
     add_other_family(out, n, now, addresses);
 }
 

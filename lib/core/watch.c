@@ -62,10 +62,12 @@ void hw_driver_forget(struct hw_driver *d, int fd, struct hw_source *s)
     if (!s->watched)
         return;
     s->watched = false;
-    if (d->recent[0] == s)
+    if (d->recent[0] == s) {
         d->recent[0] = d->recent[1];
-    if (d->recent[0] == d->recent[1] || d->recent[1] == s)
         d->recent[1] = NULL;
+    } else if (d->recent[1] == s) {
+        d->recent[1] = NULL;
+    }
     /* close() alone is not sufficient if another process has a copy of the descriptor */
     (void)epoll_ctl(d->epoll, EPOLL_CTL_DEL, fd, NULL);
     give_watch(d, s);

@@ -73,7 +73,8 @@ def test_wrong_arguments_have_a_line(pair):
              lambda: pair.a.connect("127.0.0.1", 9, gpu=-1), lambda: pair.a.connect("127.0.0.1", 9, peer_gpu=-1),
              lambda: pair.a.listen("127.0.0.1", 70000), lambda: theirs.load(2**64, 1), lambda: theirs.store(b"x", 2**64),
              lambda: theirs.export(2**64, 1, read=True), lambda: theirs.export(0, 2**64, read=True),
-             lambda: pair.a.alloc(2**64, "cuda"), lambda: pair.a.alloc(8, "cuda", 2**31), lambda: pair.to_a.submit([hawser.Write([Vec(mine)], user=2**64)])]
+             lambda: pair.a.alloc(2**64, "cuda"), lambda: pair.a.alloc(8, "cuda", 2**31),
+             lambda: pair.to_a.submit([hawser.Write([Vec(mine)], user=2**64)])]
     for n, call in enumerate(wrong):
         with pytest.raises((ValueError, TypeError)) as e:
             call()

@@ -245,8 +245,7 @@ int step_abort_connect(struct rank *r)
         return rc;
     if (c->sends && (rc = comm_try(c)) && rc != -EAGAIN)
         return rc;
-    /* If the connect has finished at once, only the listener's side is unfinished. Both ranks must do the same steps.
-     */
+    /* if the connect has finished at once, only the listener's side is unfinished; both ranks must do the same steps */
     if ((rc = comm_close_all(r)) || (rc = net_finalize(r, r->ctx)))
         return rc;
     r->ctx = NULL;
